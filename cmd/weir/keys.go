@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"weir/internal/config"
+	"weir/internal/key"
+	"weir/internal/store"
+)
+
+// Keys is the word for the keys that clients call with. Its words open the store beside a running Weir, which sees
+// a change within a second.
+type Keys struct {
+	Add    KeysAdd    `cmd:"" help:"Make a key and print it, once."`
+	List   KeysList   `cmd:"" help:"List keys, without their secrets."`
+	Revoke KeysRevoke `cmd:"" help:"End a key at once and for good."`
+	Rotate KeysRotate `cmd:"" help:"Replace a key; the old one works on for the overlap."`
+}
+
+// Help shows how it is used.
+func (Keys) Help() string {
+	return `Example:
+  weir keys add laptop --config weir.yaml
+  weir keys list --config weir.yaml`
+}
+
+// configFlag is the flag of words that find the data folder, or a running Weir, through the config file.
+type configFlag struct {
+	Config string `help:"The config file." default:"weir.yaml" placeholder:"FILE"`
+}
+
+// dataFolder reads the config file for its data folder alone: neither secrets nor certificates need to be there.
+func (c configFlag) dataFolder() (string, error) {
+	text, err := os.ReadFile(c.Config)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("there is no config file %s: name it with --config FILE, or let `weir run` write one", c.Config)
+	}
+	if err != nil {
+		return "", fmt.Errorf("config file: %w", err)
+	}
+	cfg, report := config.Parse(text, c.Config)
+	if cfg == nil {
+		return "", fmt.Errorf("%w\nthe config file says where the keys and events are: mend it first (weir check %s)", report.Err(), c.Config)
+	}
+	return cfg.Beside(cfg.Data), nil
+}
+
+// KeysAdd makes a key.
+type KeysAdd struct {
+	configFlag
+	Name       string   `arg:"" help:"Who or what uses the key."`
+	Alias      []string `help:"Alias it may ask for: a name, a prefix with *, or * (repeat for more; default: all)." placeholder:"PATTERN"`
+	Boundary   string   `help:"local: its requests never leave the machines you own." enum:"any,local" default:"any"`
+	Expires    string   `help:"Time it lives, such as 30d or 12h (default: for ever)." placeholder:"TIME"`
+	Priority   int      `help:"Higher is served first when a pool is full."`
+	RPM        int      `name:"rpm" help:"Requests per minute (0: no limit)."`
+	Concurrent int      `help:"Requests at the same time (0: no limit)."`
+}
+
+// Help shows how it is used.
+func (KeysAdd) Help() string {
+	return `The key is printed alone on the last line and cannot be shown again: only its hash is kept.
+
+Example:
+  weir keys add laptop --config weir.yaml
+  weir keys add batch --alias 'coder*' --boundary local --expires 30d --rpm 60 --concurrent 4
+  export OPENAI_API_KEY=$(weir keys add ci | tail -n 1)`
+}
+
+// Run makes the key and prints it.
+func (c *KeysAdd) Run(ctx context.Context, std *Streams) error {
+	now := time.Now()
+	spec := key.Spec{Name: c.Name, Aliases: c.Alias, Boundary: c.Boundary, Priority: c.Priority, RPM: c.RPM, Concurrent: c.Concurrent}
+	life, err := span("--expires", c.Expires)
+	if err != nil {
+		return err
+	}
+	if life != 0 {
+		spec.Expires = now.Add(life)
+	}
+	return c.change(ctx, now, func(ch key.Change) error {
+		token, k, err := ch.Add(ctx, spec)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(std.Out, "Key %s (%s) is good %s. It is shown this once:\n%s\n", k.Name, k.Prefix, until(k.Expires), token)
+		return nil
+	})
+}
+
+// KeysList lists keys.
+type KeysList struct {
+	configFlag
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Help shows how it is used.
+func (KeysList) Help() string { return "Example:\n  weir keys list --json" }
+
+// listed is what --json prints of a key.
+type listed struct {
+	Name         string     `json:"name"`
+	Prefix       string     `json:"prefix"`
+	State        string     `json:"state"`
+	Aliases      []string   `json:"aliases"`
+	Boundary     string     `json:"boundary"`
+	Priority     int        `json:"priority"`
+	RPM          int        `json:"rpm"`
+	Concurrent   int        `json:"concurrent"`
+	Created      time.Time  `json:"created"`
+	Expires      *time.Time `json:"expires"`
+	Revoked      *time.Time `json:"revoked"`
+	RotatedUntil *time.Time `json:"rotated_until"`
+}
+
+// Run prints the table.
+func (c *KeysList) Run(ctx context.Context, std *Streams) error {
+	dir, err := c.dataFolder()
+	if err != nil {
+		return err
+	}
+	st, err := store.Open(ctx, dir, store.Options{ReadOnly: true})
+	var keys []key.Key
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // no store yet: no keys
+	case err != nil:
+		return err
+	default:
+		defer st.Close()
+		if keys, err = key.List(ctx, st); err != nil {
+			return err
+		}
+	}
+	now := time.Now()
+	if c.JSON {
+		return printKeysJSON(std.Out, keys, now)
+	}
+	if len(keys) == 0 {
+		fmt.Fprintf(std.Out, "There are no keys. Make one: weir keys add NAME --config %s\n", c.Config)
+		return nil
+	}
+	rows := [][]string{{"NAME", "PREFIX", "STATE", "ALIASES", "BOUNDARY", "PRIORITY", "RPM", "CONCURRENT", "CREATED", "ENDS"}}
+	for i := range keys {
+		k := &keys[i]
+		rows = append(rows, []string{k.Name, k.Prefix, k.State(now), patterns(k.Aliases), k.Boundary, fmt.Sprint(k.Priority), limit(k.RPM),
+			limit(k.Concurrent), k.Created.Local().Format(time.DateOnly), ends(k)})
+	}
+	printTable(std.Out, rows)
+	return nil
+}
+
+func printKeysJSON(w io.Writer, keys []key.Key, now time.Time) error {
+	all := make([]listed, 0, len(keys))
+	for i := range keys {
+		k := &keys[i]
+		all = append(all, listed{
+			Name: k.Name, Prefix: k.Prefix, State: k.State(now), Aliases: append([]string{}, k.Aliases...), Boundary: k.Boundary,
+			Priority: k.Priority, RPM: k.RPM, Concurrent: k.Concurrent, Created: k.Created,
+			Expires: known(k.Expires), Revoked: known(k.Revoked), RotatedUntil: known(k.RotatedUntil),
+		})
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(all)
+}
+
+// KeysRevoke ends keys.
+type KeysRevoke struct {
+	configFlag
+	Key string `arg:"" help:"The name (ends all keys of that name) or the public prefix." placeholder:"NAME|PREFIX"`
+}
+
+// Help shows how it is used.
+func (KeysRevoke) Help() string {
+	return "A running Weir refuses the key within a second.\n\nExample:\n  weir keys revoke laptop"
+}
+
+// Run ends the keys.
+func (c *KeysRevoke) Run(ctx context.Context, std *Streams) error {
+	return c.change(ctx, time.Now(), func(ch key.Change) error {
+		gone, err := ch.Revoke(ctx, c.Key)
+		for _, k := range gone {
+			fmt.Fprintf(std.Out, "Key %s (%s) is revoked.\n", k.Name, k.Prefix)
+		}
+		return err
+	})
+}
+
+// KeysRotate replaces a key.
+type KeysRotate struct {
+	configFlag
+	Key     string `arg:"" help:"The name or the public prefix." placeholder:"NAME|PREFIX"`
+	Overlap string `help:"Time the old key works on, such as 24h; 0 ends it at once." default:"24h" placeholder:"TIME"`
+}
+
+// Help shows how it is used.
+func (KeysRotate) Help() string {
+	return `The new key has the rights and limits of the old one and shares its counts. It is printed alone on the last line.
+
+Example:
+  weir keys rotate laptop --overlap 24h`
+}
+
+// Run makes the successor and prints it.
+func (c *KeysRotate) Run(ctx context.Context, std *Streams) error {
+	overlap, err := span("--overlap", c.Overlap)
+	if err != nil {
+		return err
+	}
+	return c.change(ctx, time.Now(), func(ch key.Change) error {
+		token, k, err := ch.Rotate(ctx, c.Key, overlap)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(std.Out, "Key %s (%s) is good %s; the old one ends at %s. It is shown this once:\n%s\n", k.Name, k.Prefix, until(k.Expires),
+			moment(ch.Now.Add(overlap)), token)
+		return nil
+	})
+}
+
+// change opens the store for one change of keys.
+func (c configFlag) change(ctx context.Context, now time.Time, f func(key.Change) error) error {
+	dir, err := c.dataFolder()
+	if err != nil {
+		return err
+	}
+	st, err := store.Open(ctx, dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(key.Change{Store: st, Actor: actor(), Now: now}), st.Close())
+}
+
+// actor names who runs the word, for the audit row.
+func actor() string {
+	if u, err := user.Current(); err == nil {
+		return "weir keys, user " + u.Username
+	}
+	return "weir keys"
+}
+
+// span reads a time flag; empty and 0 are zero.
+func span(flag, text string) (time.Duration, error) {
+	if text == "" || text == "0" {
+		return 0, nil
+	}
+	d, err := config.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, usageError(fmt.Sprintf("%s: %v", flag, err))
+	case d <= 0:
+		return 0, usageError(fmt.Sprintf("%s %s: must be above zero", flag, text))
+	}
+	return time.Duration(d), nil
+}
+
+func until(t time.Time) string {
+	if t.IsZero() {
+		return "until it is revoked"
+	}
+	return "until " + moment(t)
+}
+
+// ends says when the key stops to open, in the past or to come.
+func ends(k *key.Key) string {
+	switch t := k.Expires; {
+	case !k.Revoked.IsZero():
+		return moment(k.Revoked)
+	case !k.RotatedUntil.IsZero() && (t.IsZero() || k.RotatedUntil.Before(t)):
+		return moment(k.RotatedUntil)
+	case !t.IsZero():
+		return moment(t)
+	}
+	return "-"
+}
+
+func moment(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
+
+func patterns(aliases []string) string {
+	if len(aliases) == 0 {
+		return "*"
+	}
+	return strings.Join(aliases, " ")
+}
+
+func limit(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// printTable aligns columns by their widest cell.
+func printTable(w io.Writer, rows [][]string) {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	}
+}

@@ -1,0 +1,125 @@
+package backend
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"weir/internal/llm"
+)
+
+const (
+	maxFault  = 64 << 10 // of an error's body
+	maxAnswer = 64 << 20 // of a whole answer
+)
+
+var errTooLarge = errors.New("the body is larger than the bound")
+
+// readAll reads a body of up to maxAnswer bytes; size is its announced length, negative when unknown.
+func readAll(r io.Reader, size int64) ([]byte, error) {
+	if size > maxAnswer {
+		return nil, errTooLarge
+	}
+	buf := make([]byte, 0, max(512, size+1))
+	for {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return buf, err
+		case len(buf) > maxAnswer:
+			return nil, errTooLarge
+		case len(buf) == cap(buf):
+			buf = append(buf, 0)[:len(buf)]
+		}
+	}
+}
+
+// inflate unpacks a body that came compressed although none was asked for. What unpacks far beyond its size is refused
+// by the bounds on events and answers, which count what comes out.
+func (a *Answer) inflate() error {
+	switch enc := strings.ToLower(a.resp.Header.Get("Content-Encoding")); enc {
+	case "", "identity":
+		return nil
+	case "gzip", "x-gzip":
+		a.body = &gunzip{from: a.resp.Body}
+		a.resp.ContentLength = -1
+		return nil
+	default:
+		return &llm.Error{Kind: llm.Refused, Op: "backend.Call", Upstream: a.resp.StatusCode, Sent: true,
+			Msg: "the model's server answered in an encoding that was not asked for: " + clean(enc)}
+	}
+}
+
+// gunzip opens the reader at the first read, so that a head alone never blocks on the body.
+type gunzip struct {
+	from io.Reader
+	z    *gzip.Reader
+}
+
+// Read reads unpacked bytes.
+func (g *gunzip) Read(p []byte) (int, error) {
+	if g.z == nil {
+		z, err := gzip.NewReader(g.from)
+		if err != nil {
+			return 0, err
+		}
+		g.z = z
+	}
+	return g.z.Read(p)
+}
+
+// failure gives an error of the round trip its kind.
+func (a *Answer) failure(ctx context.Context, err error) error {
+	e := &llm.Error{Kind: llm.Refused, Op: "backend.Call", Err: err, Sent: a.sent.begun.Load()}
+	if cause := a.watch.cause(); cause != nil {
+		w := llm.AsError(cause)
+		w.Sent = e.Sent
+		return w
+	}
+	if ctx.Err() != nil {
+		e.Kind, e.Msg = llm.Canceled, "the client left"
+		return e
+	}
+	dns, isDNS := errors.AsType[*net.DNSError](err)
+	op, isOp := errors.AsType[*net.OpError](err)
+	switch {
+	case a.sent.got && a.sent.conn.Reused && !a.sent.replied.Load() && isGone(err):
+		e.Kind, e.Msg = llm.Stale, "the model's server closed the connection just as the request was sent"
+	case isDNS:
+		e.Msg = "the model's server has no address under its name"
+		_ = dns
+	case !a.sent.got && errors.Is(err, syscall.ECONNREFUSED):
+		e.Msg = "the model's server refuses connections: nothing listens on its port"
+	case !a.sent.got && (errors.Is(err, context.DeadlineExceeded) || isOp && op.Timeout()):
+		e.Msg = "the model's server did not accept a connection within " + a.b.Connect.String()
+	case !a.sent.got:
+		e.Msg = "no connection to the model's server could be made"
+		if isTLS(err) {
+			e.Msg, e.Code = "the certificate of the model's server is not trusted", "upstream_tls"
+		}
+	case isGone(err):
+		e.Msg = "the model's server closed the connection without an answer"
+	default:
+		e.Msg = "the model's server answered with something that is not HTTP"
+	}
+	return e
+}
+
+// isGone reports a connection that the peer ended.
+func isGone(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) ||
+		strings.Contains(err.Error(), "server closed idle connection") || strings.Contains(err.Error(), "broken connection")
+}
+
+func isTLS(err error) bool {
+	s := err.Error()
+	return strings.Contains(s, "x509:") || strings.Contains(s, "tls:")
+}

@@ -1,0 +1,183 @@
+// Package config holds Weir's configuration: the types, their defaults, their rules and the schema made from them.
+// One YAML file is the source of truth; it is decoded strictly and every fault is reported at once.
+//
+// The struct tags are the one description of a field, read by the decoder, the writer and the schema alike:
+//
+//	yaml      the key; omitempty: not written down while zero
+//	doc       one line for people, in the schema
+//	required  the key must be there and must not be empty
+//	enum      the texts allowed
+//	min, max  the bounds of a number, duration or size, in the notation of the file; a duration is above 0 when it has no min
+//	keys      what the names in a map look like: name, alias or param
+//	short     the field that a plain value stands for: models: [m] is models: [{id: m}]
+//	later     a word of the design that this version does not do yet: refused by name
+//	soon      the same for the texts of an enum
+//
+// References (${env:NAME}, ${file:PATH}) are expanded in secret fields only, after the YAML has been parsed, and only as
+// the whole value; there is no default syntax. Nothing else is expanded, so nothing needs an escape: text that looks
+// like a reference elsewhere is a fault, and any other dollar sign is kept as it is.
+package config
+
+// Config is one whole configuration. The zero value is not usable: start from Default.
+type Config struct {
+	// File is where it was read from; relative paths in it are taken from its folder. Empty means the working folder.
+	File string `yaml:"-"`
+
+	Listen         string              `yaml:"listen" doc:"address of the public listener"`
+	Admin          string              `yaml:"admin" doc:"address of the admin listener: metrics, admin API and page"`
+	Data           string              `yaml:"data" doc:"folder for the store, the admin token and locks; relative to this file"`
+	Hosts          []string            `yaml:"hosts,omitempty" doc:"accepted Host names beside the loopback names; needed to listen beyond loopback, or \"*\""`
+	TLS            *TLS                `yaml:"tls,omitempty" doc:"certificate of the public listener; re-read when the files change"`
+	TrustedProxies []string            `yaml:"trusted_proxies,omitempty" doc:"addresses or CIDR ranges whose X-Forwarded-For is believed"`
+	Auth           Auth                `yaml:"auth" doc:"who may call"`
+	Server         Server              `yaml:"server" doc:"limits of the public listener"`
+	Limits         Limits              `yaml:"limits" doc:"limits of every call; a pool, route or step can set its own"`
+	Attempts       Attempts            `yaml:"attempts" doc:"how often a request may be tried"`
+	CommitAfter    Duration            `yaml:"commit_after" doc:"streaming clients get headers and comments after this time without content"`
+	Drain          Duration            `yaml:"drain" min:"0s" doc:"how long running requests may go on after SIGTERM"`
+	Log            Log                 `yaml:"log" doc:"event lines on standard output"`
+	Events         Events              `yaml:"events" doc:"how long events are kept in the store"`
+	Traces         Traces              `yaml:"traces" doc:"OTLP/HTTP export of spans"`
+	Backends       map[string]*Backend `yaml:"backends" required:"true" keys:"name" doc:"upstream base URLs"`
+	Pools          map[string]*Pool    `yaml:"pools" required:"true" keys:"name" doc:"capacity that is counted together"`
+	Routes         map[string]*Route   `yaml:"routes,omitempty" keys:"name" doc:"named policies: ordered steps and limits"`
+	Aliases        map[string]Alias    `yaml:"aliases,omitempty" keys:"alias" doc:"names that clients ask for, exact before the longest prefix* before *"`
+}
+
+// TLS names the certificate of the public listener.
+type TLS struct {
+	Cert string `yaml:"cert" required:"true" doc:"PEM file with the certificate chain"`
+	Key  string `yaml:"key" required:"true" doc:"PEM file with the private key"`
+}
+
+// Auth says who may call.
+type Auth struct {
+	// Keys is on by default; off is accepted on loopback listeners only.
+	Keys string `yaml:"keys" enum:"on,off" doc:"on: every call needs a key; off: none does, on loopback only"`
+}
+
+// Server bounds what the public listener takes.
+type Server struct {
+	MaxBody       Bytes    `yaml:"max_body" min:"1KiB" doc:"largest request body"`
+	MaxDepth      int      `yaml:"max_depth" min:"1" max:"1000" doc:"deepest nesting of a JSON body"`
+	HeaderTimeout Duration `yaml:"header_timeout" doc:"time to read a request's headers"`
+	BodyTimeout   Duration `yaml:"body_timeout" doc:"time in which body bytes must keep coming"`
+	IdleTimeout   Duration `yaml:"idle_timeout" doc:"time a connection may stay unused"`
+	WriteTimeout  Duration `yaml:"write_timeout" doc:"time a client may take for one write before it counts as gone"`
+	MaxPerAddress int      `yaml:"max_per_address" min:"0" doc:"open connections per client address; 0 means no bound"`
+}
+
+// Limits bound one call. A zero field means "not set here". The first of step, route, pool, backend and top level that has
+// one wins: see Limits.Or. After Resolve a backend always has connect and idle, and the top level has all others.
+type Limits struct {
+	Connect      Duration `yaml:"connect,omitempty" doc:"time to open a connection (default 2s, cloud 5s)"`
+	FirstContent Duration `yaml:"first_content,omitempty" doc:"time to the first content, beside a known prefill"`
+	Idle         Duration `yaml:"idle,omitempty" doc:"longest silence after the first content (default 30s, floor 60s)"`
+	Total        Duration `yaml:"total,omitempty" doc:"longest call"`
+	Answer       Duration `yaml:"answer,omitempty" doc:"whole answer of embeddings, rerank and calls that do not stream upstream"`
+	Wait         Duration `yaml:"wait,omitempty" doc:"longest wait for a slot"`
+	SwapWait     Duration `yaml:"swap_wait,omitempty" doc:"longest wait for a stack to be swapped in"`
+}
+
+// Attempts bounds how often one request is tried.
+type Attempts struct {
+	Generations int `yaml:"generations" min:"1" max:"10" doc:"generations per client request"`
+}
+
+// Log shapes the event lines on standard output.
+type Log struct {
+	Format string `yaml:"format" enum:"json,text" doc:"json: one object a line; text: for people"`
+	Level  string `yaml:"level" enum:"debug,info,warn,error" doc:"least level of the log on standard error"`
+}
+
+// Events says how long events are kept.
+type Events struct {
+	Keep    Duration `yaml:"keep" min:"1m" doc:"oldest event kept"`
+	MaxSize Bytes    `yaml:"max_size" min:"1MiB" doc:"largest store of events"`
+}
+
+// Traces says where spans go. An empty URL means no export.
+type Traces struct {
+	URL    string   `yaml:"url,omitempty" doc:"OTLP/HTTP endpoint, such as http://127.0.0.1:4318/v1/traces"`
+	GenAI  string   `yaml:"genai" enum:"1.41,0.1" doc:"vocabulary of the GenAI attribute names"`
+	Sample *float64 `yaml:"sample" min:"0" max:"1" doc:"share of new traces that are exported, 0 to 1"`
+}
+
+// Backend is one upstream base URL with a dialect and credentials.
+type Backend struct {
+	URL         string   `yaml:"url" required:"true" doc:"base URL; a trailing /v1 is accepted; sim://NAME is a simulated backend"`
+	Server      string   `yaml:"server,omitempty" enum:"openai,llamacpp,ollama,vllm,sglang,lmstudio,tgi,localai" doc:"what answers there: decides its defaults and how its errors are read"`
+	Dialect     string   `yaml:"dialect,omitempty" enum:"openai" soon:"anthropic,responses" doc:"the API spoken there"`
+	Tier        string   `yaml:"tier" required:"true" enum:"floor,gpu,cloud" doc:"floor: CPU, always on; gpu: the resident stack; cloud: outside"`
+	Outside     *bool    `yaml:"outside,omitempty" doc:"whether requests leave the machines you own (default: tier cloud)"`
+	Key         Secret   `yaml:"key,omitempty" doc:"API key, by reference: ${env:NAME} or ${file:PATH}"`
+	KeyHeader   string   `yaml:"key_header,omitempty" doc:"header that carries the key (default Authorization: Bearer)"`
+	CA          string   `yaml:"ca,omitempty" doc:"PEM file with the only authorities trusted for this backend"`
+	Proxy       string   `yaml:"proxy,omitempty" enum:"none,env" doc:"env: use HTTPS_PROXY and kin (default: none)"`
+	Stream      string   `yaml:"stream,omitempty" enum:"always,auto,as_asked" doc:"whether Weir streams upstream for clients who did not ask (default: always for known local servers, else auto)"`
+	Usage       string   `yaml:"usage,omitempty" enum:"ask,leave" doc:"ask: add stream_options.include_usage (default for servers known to take it)"`
+	NullContent string   `yaml:"null_content,omitempty" enum:"keep,empty,null,omit" doc:"what becomes of content: null in history (default per server)"`
+	Developer   string   `yaml:"developer,omitempty" enum:"keep,system" doc:"system: send developer turns as system and merge the leading ones"`
+	MaxTokens   string   `yaml:"max_tokens_name,omitempty" enum:"keep,max_tokens,max_completion_tokens" doc:"the one name of the limit that this backend takes"`
+	Base64      string   `yaml:"base64,omitempty" enum:"keep,float" doc:"float: ask for plain numbers and encode base64 embeddings here"`
+	IdleConn    Duration `yaml:"idle_conn,omitempty" doc:"how long an unused connection is kept (default 90s; 4s where the server itself closes after 5s: llamacpp, lmstudio, sglang, vllm)"`
+	Limits      Limits   `yaml:"limits,omitempty" doc:"limits of calls to this backend"`
+}
+
+// Pool is capacity that is counted together.
+type Pool struct {
+	Backend  string            `yaml:"backend,omitempty" doc:"its backend; a pool has this or backends"`
+	Backends []string          `yaml:"backends,omitempty" doc:"its backends, which serve the same models"`
+	Cap      int               `yaml:"cap" required:"true" min:"1" max:"100000" doc:"slots: how many calls at most"`
+	Queue    Queue             `yaml:"queue" doc:"who may wait for a slot: a number, or {size}"`
+	Window   int               `yaml:"window,omitempty" min:"0" doc:"context window in tokens; 0 means unknown"`
+	Models   []Model           `yaml:"models" required:"true" doc:"ids served: an id, {id, served_as} or \"*\""`
+	Stack    string            `yaml:"stack,omitempty" later:"true" doc:"the stack that must be serving"`
+	Price    *Price            `yaml:"price,omitempty" doc:"USD per million tokens; absent means unknown, never zero"`
+	Sampling map[string]*Param `yaml:"sampling,omitempty" keys:"param" doc:"sampling parameters to default, force or strip"`
+	Limits   Limits            `yaml:"limits,omitempty" doc:"limits of calls of this pool"`
+}
+
+// Queue bounds who waits for a slot. It also accepts a plain number for Size.
+type Queue struct {
+	Size int `yaml:"size" short:"true" min:"0" max:"100000" doc:"how many requests may wait (default 32)"`
+}
+
+// Model is one id that a pool serves. In YAML it is a plain id or {id, served_as}.
+type Model struct {
+	ID       string `yaml:"id" short:"true" required:"true" doc:"the id that clients and steps name"`
+	ServedAs string `yaml:"served_as,omitempty" doc:"the id that is sent to the backend"`
+}
+
+// Price is in USD per million tokens. A nil field is unknown.
+type Price struct {
+	In     *float64 `yaml:"in,omitempty" min:"0" doc:"prompt tokens"`
+	Out    *float64 `yaml:"out,omitempty" min:"0" doc:"completion tokens"`
+	Cached *float64 `yaml:"cached,omitempty" min:"0" doc:"cached prompt tokens"`
+}
+
+// Param says what happens to one sampling parameter. Exactly one field is set.
+type Param struct {
+	Default any  `yaml:"default,omitempty" doc:"used when the client sends none"`
+	Force   any  `yaml:"force,omitempty" doc:"used whatever the client sends"`
+	Strip   bool `yaml:"strip,omitempty" doc:"never sent"`
+}
+
+// Route is a named policy.
+type Route struct {
+	Steps    []Step `yaml:"steps" required:"true" doc:"pools and models to try, in order"`
+	Limits   Limits `yaml:"limits,omitempty" doc:"limits of this route"`
+	Boundary string `yaml:"boundary,omitempty" enum:"any,local" doc:"local: never leaves the machines you own"`
+}
+
+// Step is one pool and model to try. In YAML it is POOL, POOL/MODEL, POOL/* or {use: …}.
+type Step struct {
+	Use    string `yaml:"use" short:"true" required:"true" doc:"POOL (its first model), POOL/MODEL, or POOL/* for the client's own model name"`
+	Want   string `yaml:"want,omitempty" later:"true" enum:"serving,swap" doc:"serving: skip unless the stack is serving; swap: ask for it"`
+	Limits Limits `yaml:"limits,omitempty" doc:"limits of this step"`
+}
+
+// Alias is what a client's model name stands for. In YAML it is a route's name or a POOL/MODEL step.
+type Alias struct {
+	Route string `yaml:"route" short:"true" required:"true" doc:"the route, or POOL/MODEL"`
+}

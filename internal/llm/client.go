@@ -1,0 +1,33 @@
+package llm
+
+import "time"
+
+// Caller is who makes a request, as far as the walk needs to know.
+type Caller struct {
+	Key      string // the key's name; empty where none is asked for
+	Prefix   string // its public prefix
+	Priority int
+	Local    bool                    // its requests may not leave the machines you own
+	May      func(alias string) bool // whether it may ask for that name; nil: for all
+	Trace    string                  // traceparent of the caller; empty: none
+}
+
+// Allows reports whether the caller may ask for alias.
+func (c *Caller) Allows(alias string) bool { return c.May == nil || c.May(alias) }
+
+// Client is the client's side of one request. It is used by one goroutine at a time.
+type Client interface {
+	// Head names a response header to be sent with the first bytes. Once those have left it is kept for a comment
+	// before the end of the stream.
+	Head(name, value string)
+	// Patience starts the time after which headers and comments go to a streaming client that has seen nothing yet.
+	Patience(d time.Duration)
+	// Begun reports whether headers have left.
+	Begun() bool
+	// Send sends a piece of a stream at once. An error means that the client is gone.
+	Send(p []byte) error
+	// Last sends the end of a stream.
+	Last(p []byte) error
+	// Answer sends a whole answer.
+	Answer(body []byte) error
+}

@@ -1,0 +1,475 @@
+package openai
+
+import (
+	"bytes"
+	"crypto/rand"
+	"strconv"
+	"time"
+
+	"weir/internal/llm"
+)
+
+// maxAnswer bounds an assembled answer, so that an endless stream ends as a failure and not as all of the memory.
+const maxAnswer = 64 << 20
+
+// assembly makes one whole answer from a stream, for clients who did not ask for one. Unknown members are kept; strings
+// of a delta are joined piece by piece in their escaped form, arrays are joined, of anything else the last one stays.
+type assembly struct {
+	base
+	top     fields
+	usage   []byte
+	choices []*gathered
+	into    *field    // where the text of a known chunk goes
+	now     *gathered // the choice whose delta is being walked
+	delta   []named   // members of that delta
+	size    int
+}
+
+// gathered is one choice of the answer to be.
+type gathered struct {
+	index    int64
+	finish   []byte
+	message  fields
+	logprobs fields
+	extra    fields
+	calls    []*call
+}
+
+// call is one tool call of the answer to be.
+type call struct {
+	index    int64 // as the server numbered it, -1 when it did not
+	id       []byte
+	function fields
+	extra    fields
+}
+
+type named struct {
+	name string
+	at   llm.Span
+}
+
+// fields are the members of one object, in the order in which they first came.
+type fields []*field
+
+// field is one member: the joined pieces of a string or an array, or the last raw value.
+type field struct {
+	name string
+	kind byte // '"', '[' or 0
+	raw  []byte
+}
+
+func (f *fields) get(name string) *field {
+	for _, m := range *f {
+		if m.name == name {
+			return m
+		}
+	}
+	m := &field{name: name}
+	*f = append(*f, m)
+	return m
+}
+
+// last keeps the value, whatever was there before.
+func (m *field) last(v []byte) { m.kind, m.raw = 0, append(m.raw[:0], v...) }
+
+// join adds the value to what was there: strings and arrays grow, null changes nothing, else the last one stays.
+func (m *field) join(v []byte) {
+	switch {
+	case isNull(v):
+		if m.kind == 0 && m.raw == nil {
+			m.raw = append(m.raw, v...)
+		}
+		return
+	case v[0] == '"' || v[0] == '[':
+		inner := v[1 : len(v)-1]
+		if v[0] == '[' {
+			inner = bytes.TrimSpace(inner)
+		}
+		if m.kind != v[0] {
+			m.kind, m.raw = v[0], m.raw[:0]
+		} else if v[0] == '[' && len(m.raw) > 0 && len(inner) > 0 {
+			m.raw = append(m.raw, ',')
+		}
+		m.raw = append(m.raw, inner...)
+	default:
+		m.last(v)
+	}
+}
+
+func (m *field) append(dst []byte) []byte {
+	switch m.kind {
+	case '"':
+		return append(append(append(dst, '"'), m.raw...), '"')
+	case '[':
+		return append(append(append(dst, '['), m.raw...), ']')
+	}
+	return append(dst, m.raw...)
+}
+
+// members appends name and value of each field, with a comma after each.
+func (f fields) members(dst []byte) []byte {
+	for _, m := range f {
+		dst = append(llm.AppendQuoted(dst, m.name), ':')
+		dst = append(m.append(dst), ',')
+	}
+	return dst
+}
+
+// object appends the fields as an object.
+func (f fields) object(dst []byte) []byte {
+	return closing(f.members(append(dst, '{')), '}')
+}
+
+// closing replaces a comma at the end of dst by the bracket, or appends it.
+func closing(dst []byte, bracket byte) []byte {
+	if dst[len(dst)-1] == ',' {
+		dst[len(dst)-1] = bracket
+		return dst
+	}
+	return append(dst, bracket)
+}
+
+func newAssembly(b base) *assembly {
+	a := &assembly{base: b}
+	a.walker.part = func(name []byte, at llm.Span) error {
+		a.delta = append(a.delta, named{string(name), at})
+		return nil
+	}
+	a.walker.each = a.take
+	return a
+}
+
+// Feed takes the n bytes read. Nothing goes out before the end.
+func (a *assembly) Feed(n int) ([]byte, error) {
+	a.frames.Took(n)
+	if a.size += n; a.size > 4*maxAnswer {
+		return nil, tooMuch()
+	}
+	for {
+		f, ok := a.frames.Next()
+		if !ok {
+			return nil, nil
+		}
+		if err := a.event(&f); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func tooMuch() error {
+	e := llm.Errorf(llm.Stalled, "the model's server sends an answer without an end; set max_tokens")
+	e.Sent = true
+	return e
+}
+
+func (a *assembly) event(f *llm.Frame) error {
+	if f.Empty || a.seen.Done {
+		return nil
+	}
+	if text, ok := a.known(f.Data); ok {
+		if text.From < text.To {
+			a.content()
+			a.into.raw = append(a.into.raw, text.Of(f.Data)...)
+			if len(a.into.raw) > maxAnswer {
+				return tooMuch()
+			}
+		}
+		return nil
+	}
+	data := bytes.TrimSpace(f.Data)
+	if len(data) == 0 {
+		return nil
+	}
+	if string(data) == "[DONE]" {
+		a.seen.Done = true
+		return nil
+	}
+	return a.chunk(f.Data)
+}
+
+func (a *assembly) chunk(data []byte) error {
+	a.delta, a.now = a.delta[:0], nil
+	if err := a.walker.walk(data); err != nil {
+		return broken(data, err)
+	}
+	c := &a.walker.chunk
+	if !c.fault.IsZero() || isFlatFault(c) {
+		return &llm.Fault{Data: bytes.Clone(data)}
+	}
+	a.note(c)
+	if !c.usage.IsZero() {
+		a.usage = append(a.usage[:0], c.usage.Of(data)...)
+	}
+	a.outer(c)
+	if c.plain && a.now != nil {
+		a.learn(c)
+		a.into = a.now.message.get(string(c.field))
+		a.into.kind = '"'
+	}
+	return nil
+}
+
+// outer keeps the members beside the choices.
+func (a *assembly) outer(c *chunk) {
+	s := llm.NewScanner(c.data, 512)
+	_ = s.Members(func(name []byte) error { // walked before: it cannot fail
+		at, err := s.Value()
+		v := at.Of(c.data)
+		switch string(name) {
+		case "choices", "usage", "object", "error", "prompt_progress", "obfuscation":
+		case "id", "created", "model": // the first valid one stays
+			if m := a.top.get(string(name)); m.raw == nil && !isNull(v) && len(v) > 2 && count(v) != 0 {
+				m.last(v)
+			}
+		default:
+			if m := a.top.get(string(name)); m.raw == nil || !isNull(v) {
+				m.last(v)
+			}
+		}
+		return err
+	})
+}
+
+// take adds one walked choice.
+func (a *assembly) take(c *choice) error {
+	data := a.walker.data
+	a.choice(c, data)
+	g := a.gather(max(0, count(c.index.Of(data))))
+	a.now = g
+	if !c.finish.IsZero() {
+		g.finish = append(g.finish[:0], c.finish.Of(data)...)
+	}
+	for _, m := range a.delta {
+		switch v := m.at.Of(data); {
+		case m.name == "tool_calls" && v[0] == '[':
+			g.tools(v)
+		case m.name == "role":
+			g.message.get("role").last(v)
+		default:
+			g.message.get(m.name).join(v)
+		}
+	}
+	a.delta = a.delta[:0]
+	if !c.text.IsZero() {
+		g.message.get("text").join(c.text.Of(data))
+	}
+	if !c.logprobs.IsZero() {
+		joinAll(&g.logprobs, c.logprobs.Of(data))
+	}
+	if c.extra {
+		g.more(c.at.Of(data))
+	}
+	return nil
+}
+
+func (a *assembly) gather(index int64) *gathered {
+	for _, g := range a.choices {
+		if g.index == index {
+			return g
+		}
+	}
+	g := &gathered{index: index}
+	a.choices = append(a.choices, g)
+	return g
+}
+
+// joinAll joins each member of the object v.
+func joinAll(f *fields, v []byte) {
+	s := llm.NewScanner(v, 512)
+	if s.Peek() != '{' {
+		return
+	}
+	_ = s.Members(func(name []byte) error {
+		at, err := s.Value()
+		f.get(string(name)).join(at.Of(v))
+		return err
+	})
+}
+
+// more keeps the members of a choice that Weir does not know.
+func (g *gathered) more(v []byte) {
+	s := llm.NewScanner(v, 512)
+	_ = s.Members(func(name []byte) error {
+		at, err := s.Value()
+		switch string(name) {
+		case "index", "delta", "finish_reason", "logprobs", "text":
+		default:
+			g.extra.get(string(name)).last(at.Of(v))
+		}
+		return err
+	})
+}
+
+// tools adds the deltas of tool calls.
+func (g *gathered) tools(v []byte) {
+	s := llm.NewScanner(v, 512)
+	_ = s.Elements(func(int) error {
+		at, err := s.Value()
+		g.tool(at.Of(v))
+		return err
+	})
+}
+
+func (g *gathered) tool(v []byte) {
+	var id, function []byte
+	index := int64(-1)
+	var rest fields
+	s := llm.NewScanner(v, 512)
+	if s.Peek() != '{' {
+		return
+	}
+	_ = s.Members(func(name []byte) error {
+		at, err := s.Value()
+		m := at.Of(v)
+		switch {
+		case string(name) == "id":
+			if !isNull(m) && len(m) > 2 {
+				id = m
+			}
+		case string(name) == "index":
+			index = count(m)
+		case string(name) == "function" && m[0] == '{':
+			function = m
+		default:
+			rest.get(string(name)).last(m)
+		}
+		return err
+	})
+	c := g.open(index, id)
+	for _, m := range rest {
+		c.extra.get(m.name).last(m.raw)
+	}
+	if function != nil {
+		c.join(function)
+	}
+}
+
+// open returns the call that a delta belongs to: by id; else by the server's index; else the one opened last. A new id
+// at an index that is taken starts a new call: some servers number every call 0.
+func (g *gathered) open(index int64, id []byte) *call {
+	for i := len(g.calls) - 1; i >= 0; i-- {
+		c := g.calls[i]
+		switch {
+		case id != nil && bytes.Equal(c.id, id),
+			id != nil && c.id == nil && c.index == index && index >= 0,
+			id == nil && (c.index == index || index < 0):
+			if id != nil {
+				c.id = bytes.Clone(id)
+			}
+			return c
+		}
+	}
+	c := &call{index: index, id: bytes.Clone(id)}
+	g.calls = append(g.calls, c)
+	return c
+}
+
+// join adds a piece of a call's function: the name comes whole, arguments in pieces.
+func (c *call) join(v []byte) {
+	s := llm.NewScanner(v, 512)
+	_ = s.Members(func(name []byte) error {
+		at, err := s.Value()
+		m := at.Of(v)
+		if f := c.function.get(string(name)); string(name) != "name" {
+			f.join(m)
+		} else if !isNull(m) && len(m) > 2 {
+			f.last(m)
+		}
+		return err
+	})
+}
+
+// End takes the end of the body and returns the whole answer.
+func (a *assembly) End() ([]byte, error) {
+	if f, ok := a.frames.Rest(); ok {
+		if err := a.event(&f); err != nil && llm.KindOf(err) != llm.Stalled {
+			return nil, err
+		}
+	}
+	if err := a.over(); err != nil {
+		return nil, err
+	}
+	return a.answer(), nil
+}
+
+func (a *assembly) answer() []byte {
+	id, created, model := a.top.get("id"), a.top.get("created"), a.top.get("model")
+	if id.raw == nil {
+		id.raw = llm.AppendQuoted(nil, prefix(a.op)+rand.Text())
+	}
+	if created.raw == nil {
+		created.raw = strconv.AppendInt(nil, time.Now().Unix(), 10)
+	}
+	if model.raw == nil || isPath(model.raw) {
+		model.raw = llm.AppendQuoted(nil, a.name)
+	}
+	out := append([]byte(`{"object":"`), object(a.op, false)...)
+	out = a.top.members(append(out, `",`...))
+	out = append(out, `"choices":[`...)
+	for _, g := range a.choices {
+		out = append(g.append(out, a.op), ',')
+	}
+	out = append(closing(out, ']'), ',')
+	if a.usage != nil {
+		out = append(append(append(out, `"usage":`...), a.usage...), ',')
+	}
+	return closing(out, '}')
+}
+
+func (g *gathered) append(dst []byte, op llm.Op) []byte {
+	dst = strconv.AppendInt(append(dst, `{"index":`...), g.index, 10)
+	dst = append(dst, ',')
+	if op == llm.Completions {
+		text := g.message.get("text")
+		text.kind = '"'
+		dst = append(text.append(append(dst, `"text":`...)), ',')
+	} else {
+		dst = append(g.reply(append(dst, `"message":`...)), ',')
+	}
+	dst = append(dst, `"logprobs":`...)
+	if g.logprobs == nil {
+		dst = append(dst, "null,"...)
+	} else {
+		dst = append(g.logprobs.object(dst), ',')
+	}
+	dst = g.extra.members(dst)
+	dst = append(append(dst, `"finish_reason":`...), g.finish...)
+	return append(dst, '}')
+}
+
+// reply appends the message of a chat choice.
+func (g *gathered) reply(dst []byte) []byte {
+	if role := g.message.get("role"); role.raw == nil || isNull(role.raw) {
+		role.last([]byte(`"assistant"`))
+	}
+	if m := g.message.get("content"); m.raw == nil && m.kind == 0 {
+		m.last([]byte("null"))
+	}
+	dst = g.message.members(append(dst, '{'))
+	if len(g.calls) > 0 {
+		dst = append(dst, `"tool_calls":[`...)
+		for _, c := range g.calls {
+			dst = append(c.append(dst), ',')
+		}
+		dst = append(closing(dst, ']'), ',')
+	}
+	return closing(dst, '}')
+}
+
+func (c *call) append(dst []byte) []byte {
+	if c.id == nil {
+		c.id = llm.AppendQuoted(nil, "call_"+rand.Text())
+	}
+	if m := c.extra.get("type"); m.raw == nil || isNull(m.raw) {
+		m.last([]byte(`"function"`))
+	}
+	dst = append(append(dst, `{"id":`...), c.id...)
+	dst = c.extra.members(append(dst, ','))
+	if len(c.function) > 0 {
+		if m := c.function.get("arguments"); m.kind == 0 {
+			m.kind, m.raw = '"', nil
+		}
+		dst = append(c.function.object(append(dst, `"function":`...)), ',')
+	}
+	return closing(dst, '}')
+}

@@ -1,0 +1,340 @@
+package openai
+
+import (
+	"bytes"
+	"crypto/rand"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/llm"
+)
+
+// Stream returns what turns a backend's stream into the client's: passed on event by event for clients who stream,
+// assembled into one answer for those who do not. model stands in for a served name that is a file's path.
+func (Dialect) Stream(r *llm.Request, model string) llm.Stream {
+	b := base{op: r.Op, hide: !r.IncludeUsage, name: model}
+	b.seen.Usage = llm.NoUsage
+	if r.Stream {
+		p := &passing{base: b}
+		p.walker.each = func(c *choice) error { p.choice(c, p.walker.data); return nil }
+		return p
+	}
+	return newAssembly(b)
+}
+
+// base is what both kinds of stream share: the cutting into events and what is learnt from them.
+type base struct {
+	frames llm.Frames
+	walker walker
+	seen   llm.Seen
+	op     llm.Op
+	hide   bool   // the client did not ask for usage
+	name   string // shown in place of a path
+
+	begun, finished uint64 // choices, by index
+	lead, tail      []byte // around the text of the last plain chunk
+}
+
+// Space returns room for the next read.
+func (b *base) Space() []byte { return b.frames.Space() }
+
+// Seen tells what the stream has shown so far.
+func (b *base) Seen() *llm.Seen { return &b.seen }
+
+// known reports whether data is a plain content chunk with the frame of the last one, and where its text stands. Only
+// the text can differ then, so nothing else needs a look.
+func (b *base) known(data []byte) (llm.Span, bool) {
+	n := len(b.lead)
+	if n == 0 || !bytes.HasPrefix(data, b.lead) {
+		return llm.Span{}, false
+	}
+	e := llm.SkipString(data, n)
+	if e < 0 || string(data[e-1:]) != string(b.tail) {
+		return llm.Span{}, false
+	}
+	return llm.Span{From: n, To: e - 1}, true
+}
+
+// learn remembers the frame of a plain chunk.
+func (b *base) learn(c *chunk) {
+	if !c.plain {
+		return
+	}
+	b.lead = append(b.lead[:0], c.data[:c.text.From+1]...)
+	b.tail = append(b.tail[:0], c.data[c.text.To-1:]...)
+}
+
+// note takes what a walked chunk tells of the answer as a whole.
+func (b *base) note(c *chunk) {
+	if !c.usage.IsZero() {
+		b.seen.Usage = usageOf(c.usage.Of(c.data))
+	}
+	if !c.timings.IsZero() {
+		b.timings(c.timings.Of(c.data))
+	}
+	if !c.progress.IsZero() {
+		b.seen.Progress = true
+	}
+	if b.seen.Served == "" && !c.model.IsZero() {
+		b.seen.Served = string(llm.Unquote(c.model.Of(c.data)))
+	}
+	if c.content {
+		b.content()
+	}
+}
+
+func (b *base) timings(raw []byte) {
+	if n := member(raw, "prompt_n"); n > 0 {
+		b.seen.PromptN, b.seen.Prefill = n, number(raw, "prompt_per_second")
+	}
+}
+
+func (b *base) content() {
+	b.seen.Content = true
+	b.seen.Events++
+}
+
+// choice keeps account of the choices that began and finished.
+func (b *base) choice(c *choice, data []byte) {
+	i := count(c.index.Of(data)) & 63
+	if c.index.IsZero() {
+		i = 0
+	}
+	b.begun |= 1 << i
+	if !c.finish.IsZero() {
+		b.finished |= 1 << i
+		if b.begun == b.finished {
+			b.seen.Finished = true
+			b.seen.Content = true // a proper finish without content is an answer
+		}
+	}
+}
+
+// over judges the end of the body.
+func (b *base) over() error {
+	switch {
+	case b.begun == 0:
+		e := llm.Errorf(llm.Refused, "the model's server ended its answer without any choice")
+		e.Sent = true
+		return e
+	case b.begun != b.finished:
+		e := llm.Errorf(llm.Stalled, "the answer broke off: the model's server ended it without a finish_reason")
+		e.Code, e.Sent = "incomplete_stream", true
+		return e
+	}
+	return nil
+}
+
+func broken(data []byte, err error) error {
+	e := llm.Errorf(llm.Stalled, "the answer broke off: the model's server sent an event that is not valid JSON")
+	e.Code, e.Sent, e.Err = "incomplete_stream", true, err
+	return e
+}
+
+// passing forwards whole events as they were and mends what must be.
+type passing struct {
+	base
+	out     []byte // rewritten events, when the run of untouched ones is broken
+	run     llm.Span
+	id      []byte // raw, of the first chunk that had one
+	created []byte
+}
+
+// Feed takes the n bytes read.
+func (p *passing) Feed(n int) ([]byte, error) {
+	p.frames.Took(n)
+	p.out, p.run = p.out[:0], llm.Span{}
+	for {
+		f, ok := p.frames.Next()
+		if !ok {
+			break
+		}
+		if err := p.event(&f); err != nil {
+			return p.flush(), err
+		}
+	}
+	return p.flush(), nil
+}
+
+// flush returns what is to go out: the untouched run itself, or the buffer where events were rewritten.
+func (p *passing) flush() []byte {
+	if len(p.out) == 0 {
+		return p.frames.Raw(p.run)
+	}
+	p.out = append(p.out, p.frames.Raw(p.run)...)
+	p.run = llm.Span{}
+	return p.out
+}
+
+// keep forwards an event as it was.
+func (p *passing) keep(at llm.Span) {
+	if p.run.To == at.From && !p.run.IsZero() {
+		p.run.To = at.To
+		return
+	}
+	p.out = append(p.out, p.frames.Raw(p.run)...)
+	p.run = at
+}
+
+// rewrite forwards data with edits as an event of one line.
+func (p *passing) rewrite(data []byte, edits []llm.Edit) {
+	p.out = append(p.out, p.frames.Raw(p.run)...)
+	p.run = llm.Span{}
+	p.out = append(p.out, "data: "...)
+	from := len(p.out)
+	p.out = llm.Splice(p.out, data, edits)
+	for i := from; i < len(p.out); i++ {
+		if p.out[i] == '\n' || p.out[i] == '\r' { // between tokens: an event of several data lines
+			p.out[i] = ' '
+		}
+	}
+	p.out = append(p.out, "\n\n"...)
+}
+
+func (p *passing) event(f *llm.Frame) error {
+	if f.Empty {
+		if f.Plain && p.seen.Content && !p.seen.Done {
+			p.keep(f.At)
+		}
+		return nil
+	}
+	if p.seen.Done {
+		return nil
+	}
+	if text, ok := p.known(f.Data); ok {
+		if text.From < text.To {
+			p.content()
+		}
+		if f.Plain {
+			p.keep(f.At)
+		} else {
+			p.rewrite(f.Data, nil)
+		}
+		return nil
+	}
+	data := bytes.TrimSpace(f.Data)
+	if len(data) == 0 {
+		return nil
+	}
+	if string(data) == "[DONE]" {
+		p.seen.Done = true
+		return nil
+	}
+	if err := p.walker.walk(f.Data); err != nil {
+		return broken(f.Data, err)
+	}
+	c := &p.walker.chunk
+	if !c.fault.IsZero() || isFlatFault(c) {
+		return &llm.Fault{Data: bytes.Clone(c.data)}
+	}
+	p.note(c)
+	if c.count == 0 && !c.usage.IsZero() && p.hide {
+		return nil
+	}
+	if c.count == 0 && c.usage.IsZero() && !c.progress.IsZero() {
+		return nil
+	}
+	p.mend(c)
+	if f.Plain && len(c.edits) == 0 {
+		p.learn(c)
+		p.keep(f.At)
+		return nil
+	}
+	p.rewrite(c.data, c.edits)
+	return nil
+}
+
+// isFlatFault reports an error without an error member: the flat shape of vLLM and SGLang.
+func isFlatFault(c *chunk) bool {
+	return c.choices.IsZero() && !c.object.IsZero() && string(c.object.Of(c.data)) == `"error"`
+}
+
+// mend adds to c.edits what makes the chunk one of a single, well-formed stream.
+func (p *passing) mend(c *chunk) {
+	front := []byte(nil)
+	add := func(name, raw string) { front = append(append(append(front, '"'), name...), `":`+raw+","...) }
+	switch {
+	case c.id.IsZero() || len(c.id.Of(c.data)) <= 2 || isNull(c.id.Of(c.data)):
+		if p.id == nil {
+			p.id = llm.AppendQuoted(nil, prefix(p.op)+rand.Text())
+		}
+		p.set(c, c.id, "id", p.id, add)
+	case p.id == nil:
+		p.id = bytes.Clone(c.id.Of(c.data))
+	case !bytes.Equal(p.id, c.id.Of(c.data)):
+		p.set(c, c.id, "id", p.id, add)
+	}
+	switch v := c.created.Of(c.data); {
+	case c.created.IsZero() || count(v) <= 0:
+		if p.created == nil {
+			p.created = strconv.AppendInt(nil, time.Now().Unix(), 10)
+		}
+		p.set(c, c.created, "created", p.created, add)
+	case p.created == nil:
+		p.created = bytes.Clone(v)
+	case !bytes.Equal(p.created, v):
+		p.set(c, c.created, "created", p.created, add)
+	}
+	if c.object.IsZero() {
+		add("object", `"`+object(p.op, true)+`"`)
+	}
+	if c.choices.IsZero() || isNull(c.choices.Of(c.data)) {
+		p.set(c, c.choices, "choices", []byte("[]"), add)
+	}
+	if v := c.model.Of(c.data); c.model.IsZero() || isPath(v) {
+		p.set(c, c.model, "model", llm.AppendQuoted(nil, p.name), add)
+	}
+	if front != nil {
+		at := bytes.IndexByte(c.data, '{') + 1
+		c.edits = append(c.edits, llm.Edit{At: llm.Span{From: at, To: at}, With: front})
+	}
+	sortEdits(c.edits)
+}
+
+func (p *passing) set(c *chunk, at llm.Span, name string, raw []byte, add func(name, raw string)) {
+	if at.IsZero() {
+		add(name, string(raw))
+		return
+	}
+	c.edits = append(c.edits, llm.Edit{At: at, With: raw})
+}
+
+// End takes the end of the body.
+func (p *passing) End() ([]byte, error) {
+	p.out, p.run = p.out[:0], llm.Span{}
+	if f, ok := p.frames.Rest(); ok && !p.seen.Done {
+		if err := p.event(&f); err != nil && llm.KindOf(err) != llm.Stalled { // an incomplete rest is judged below
+			return p.flush(), err
+		}
+	}
+	out := p.flush()
+	if err := p.over(); err != nil {
+		return out, err
+	}
+	return append(out[:len(out):len(out)], "data: [DONE]\n\n"...), nil
+}
+
+func prefix(op llm.Op) string {
+	if op == llm.Completions {
+		return "cmpl-"
+	}
+	return "chatcmpl-"
+}
+
+func object(op llm.Op, stream bool) string {
+	switch {
+	case op == llm.Completions:
+		return "text_completion"
+	case stream:
+		return "chat.completion.chunk"
+	}
+	return "chat.completion"
+}
+
+// isPath reports whether a raw JSON string names a file of the backend's machine.
+func isPath(raw []byte) bool {
+	s := string(llm.Unquote(raw))
+	return strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "~") ||
+		strings.Contains(s, `\`) || strings.HasSuffix(s, ".gguf") && strings.Contains(s, "/")
+}

@@ -1,0 +1,99 @@
+package relay
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"weir/internal/backend"
+	"weir/internal/event"
+	"weir/internal/llm"
+	"weir/internal/pool"
+	"weir/internal/route"
+)
+
+// attempt leases a slot, calls the backend, passes the answer on and gives the slot back.
+func (x *run) attempt(ctx context.Context, s *route.Step) (err error) {
+	p := x.Pools[s.Pool]
+	x.rec.Attempts = append(x.rec.Attempts, event.Attempt{
+		Pool: s.Pool, Model: s.Model, Tier: s.Tier, At: time.Since(x.rec.Start), First: -1,
+	})
+	a := &x.rec.Attempts[len(x.rec.Attempts)-1]
+	defer func() { x.note(a, err) }()
+
+	lease, err := p.Acquire(ctx, pool.Need{Priority: x.caller.Priority, Wait: s.Limits.Wait.D()})
+	if err != nil {
+		return err
+	}
+	defer func() { lease.Done(err) }()
+	a.Backend, a.Queue = lease.Backend.Name, lease.Queued
+	x.rec.Queue += lease.Queued
+
+	ans, err := lease.Backend.Call(ctx, x.call(p, s, a))
+	if err != nil {
+		return err
+	}
+	defer ans.Close()
+	a.Status = ans.Status
+	if ans.IsStream() {
+		return x.live(ans, &lease, s, a, p)
+	}
+	return x.whole(ans, &lease, s, a)
+}
+
+// call says how the backend is to be called.
+func (x *run) call(p *pool.Pool, s *route.Step, a *event.Attempt) *backend.Call {
+	if len(x.rec.Attempts) == 1 {
+		x.rec.Overhead = time.Since(x.rec.Start) - x.rec.Queue
+	}
+	l := s.Limits
+	prefill := p.Allowance(x.req.Shape.TokensEst)
+	c := &backend.Call{
+		Request: x.req, Model: s.Sent, Quoted: s.Quoted, Sampling: s.Sampling,
+		Limits: backend.Limits{
+			FirstContent: l.FirstContent.D() + prefill, Idle: l.Idle.D(), Total: l.Total.D(), Answer: l.Answer.D() + prefill,
+		},
+	}
+	if x.rec.Trace != (event.TraceID{}) {
+		a.Span = event.NewSpanID()
+		c.Trace = string(event.AppendTraceparent(nil, x.rec.Trace, a.Span, x.rec.Traced))
+	}
+	return c
+}
+
+// note completes the attempt's entry in the record.
+func (x *run) note(a *event.Attempt, err error) {
+	a.Took = time.Since(x.rec.Start) - a.At
+	if err == nil {
+		a.Sent = true
+		return
+	}
+	e := llm.AsError(err)
+	a.Kind, a.Message, a.Sent = e.Kind.String(), e.Msg, e.Sent
+	if e.Upstream != 0 {
+		a.Status = e.Upstream
+	}
+}
+
+// pause waits before the same step is tried again. It returns false when the wait asked for is too long for that, or
+// the client left.
+func pause(ctx context.Context, e *llm.Error) bool {
+	const longest = 2 * time.Second
+	d := e.RetryAfter
+	switch {
+	case d > longest:
+		return false
+	case e.Kind == llm.Stale:
+		return true // the next connection is a fresh one
+	case d == 0:
+		d = 100*time.Millisecond + rand.N(200*time.Millisecond)
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

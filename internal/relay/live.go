@@ -1,0 +1,136 @@
+package relay
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"weir/internal/backend"
+	"weir/internal/event"
+	"weir/internal/llm"
+	"weir/internal/pool"
+	"weir/internal/route"
+)
+
+// live passes a stream on piece by piece, held until its first content; or gathers it for a client who wants one answer.
+// The slot is given back when the upstream's body has ended, before the client's last bytes are written.
+func (x *run) live(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *event.Attempt, p *pool.Pool) error {
+	var held []byte
+	for {
+		out, err := ans.Next()
+		if !x.committed && len(out) > 0 {
+			held = append(held, out...)
+			out = nil
+		}
+		if !x.committed && x.req.Stream && ans.Seen().Content {
+			x.commit(ans, s, a)
+			out, held = held, nil
+		}
+		if len(out) > 0 {
+			if serr := x.out.Send(out); serr != nil {
+				return left(serr)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			x.served(ans, a)
+			return err
+		}
+	}
+	last, err := ans.Finish()
+	x.served(ans, a)
+	if err != nil {
+		return err
+	}
+	a.First = ans.First()
+	x.learn(ans, p)
+	ans.Close()
+	lease.Done(nil)
+	defer x.tail(time.Now())
+	if !x.committed {
+		x.commit(ans, s, a)
+	}
+	x.usage(ans.Seen().Usage, int64(ans.Seen().Events))
+	if !x.req.Stream {
+		return left(x.out.Answer(last))
+	}
+	if len(held) > 0 {
+		last = append(held, last...)
+	}
+	return left(x.out.Last(last))
+}
+
+// commit marks the point after which no other step may follow: what the client gets is this answer or an error.
+func (x *run) commit(ans *backend.Answer, s *route.Step, a *event.Attempt) {
+	x.committed = true
+	a.First = ans.First()
+	x.rec.First = a.At + a.Queue + max(a.First, 0)
+	x.rec.Backend = a.Backend
+	x.won(s, ans.Header.Get("X-Weir-Simulated") == "true")
+	ans.Free()
+}
+
+// whole passes an answer on that came in one piece.
+func (x *run) whole(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *event.Attempt) error {
+	body, seen, err := ans.Whole()
+	if err != nil {
+		return err
+	}
+	ans.Close()
+	lease.Done(nil)
+	defer x.tail(time.Now())
+	a.Served, x.rec.Served = seen.Served, seen.Served
+	x.commit(ans, s, a)
+	x.usage(seen.Usage, -1)
+	if x.req.Stream {
+		return left(x.out.Last(body)) // never reached: a stream that came whole is refused by the backend
+	}
+	return left(x.out.Answer(body))
+}
+
+// served notes whose answer it was.
+func (x *run) served(ans *backend.Answer, a *event.Attempt) {
+	a.Served = ans.Seen().Served
+	x.rec.Served = a.Served
+	a.First = ans.First()
+}
+
+// tail adds the time since the upstream's end to what Weir itself took.
+func (x *run) tail(ended time.Time) { x.rec.Overhead += time.Since(ended) }
+
+// usage takes what the answer said, or an estimate that is marked as one: a content event is about a token.
+func (x *run) usage(u llm.Usage, events int64) {
+	t := event.Tokens{In: u.In, Out: u.Out, Cached: u.Cached, Reasoning: u.Reasoning}
+	if t.In < 0 {
+		t.In, t.Estimated = int64(x.rec.Shape.TokensEst), true
+	}
+	if t.Out < 0 && x.req.Op.Generates() {
+		t.Out, t.Estimated = events, true
+	}
+	x.rec.Tokens = t
+}
+
+// learn takes the prefill rate that the answer showed: from the server's own timings, else from the first content of
+// a prompt that is long enough for the rest not to matter.
+func (x *run) learn(ans *backend.Answer, p *pool.Pool) {
+	const long = 1000 // tokens
+	seen := ans.Seen()
+	if seen.Prefill > 0 {
+		p.Learn(seen.PromptN, seen.Prefill)
+		return
+	}
+	fresh := seen.Usage.In - max(seen.Usage.Cached, 0)
+	if fresh >= long && ans.First() > 0 {
+		p.Learn(fresh, float64(fresh)/ans.First().Seconds())
+	}
+}
+
+// left turns a failed write into the client's leaving.
+func left(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &llm.Error{Kind: llm.Canceled, Op: "relay.live", Msg: "the client left", Sent: true, Err: err}
+}

@@ -1,0 +1,236 @@
+// Package relay carries one request through its plan: find the route, make the plan, try its steps, pass the answer on.
+// It is the only package that knows the whole walk, and it reads from top to bottom.
+package relay
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/event"
+	"weir/internal/llm"
+	"weir/internal/pool"
+	"weir/internal/route"
+)
+
+// Graph is everything that a configuration builds for the walk. It is read-only.
+type Graph struct {
+	Table       *route.Table
+	Pools       map[string]*pool.Pool
+	Generations int           // per client request
+	CommitAfter time.Duration // headers and comments go to streaming clients after this time without content
+	Version     string
+	Trace       bool // make a trace where the client brings none
+}
+
+// Relay serves requests on the current graph. It is safe for concurrent use.
+type Relay struct {
+	graph atomic.Pointer[Graph]
+	emit  func(event.Event)
+}
+
+// New returns a relay on g that emits its events with emit, which must not block.
+func New(g *Graph, emit func(event.Event)) *Relay {
+	r := &Relay{emit: emit}
+	r.graph.Store(g)
+	return r
+}
+
+// Shift makes g current. Running requests finish on the graph they began with.
+func (r *Relay) Shift(g *Graph) { r.graph.Store(g) }
+
+// Models lists the names that c may ask for.
+func (r *Relay) Models(c *llm.Caller) []llm.Listed {
+	var list []llm.Listed
+	for _, id := range r.graph.Load().Table.IDs() {
+		if c.Allows(id.Name) && (id.Local || !c.Local) {
+			list = append(list, llm.Listed{Name: id.Name, OwnedBy: id.OwnedBy})
+		}
+	}
+	return list
+}
+
+// run is one request under way.
+type run struct {
+	*Graph
+	emit   func(event.Event)
+	req    *llm.Request
+	caller *llm.Caller
+	rec    *event.Record
+	out    llm.Client
+	route  *route.Route
+	steps  []route.Step
+
+	generations int
+	committed   bool // content has left: no other step may follow
+}
+
+// Serve carries req through its plan and sends the answer to out. It fills in rec. An error is an *llm.Error that has
+// not been told to the client yet; the caller writes it, before or after headers have left.
+func (r *Relay) Serve(ctx context.Context, req *llm.Request, c *llm.Caller, rec *event.Record, out llm.Client) error {
+	x := &run{Graph: r.graph.Load(), emit: r.emit, req: req, caller: c, rec: rec, out: out}
+	rec.Version = x.Version
+	if err := x.plan(); err != nil {
+		return err
+	}
+	if req.Stream {
+		out.Patience(x.CommitAfter)
+	}
+	return x.try(ctx)
+}
+
+// plan finds the route and the steps that are left for this request.
+func (x *run) plan() error {
+	var ok bool
+	x.route, ok = x.Table.Find(x.req.Model)
+	if !ok || !x.caller.Allows(x.req.Model) {
+		return x.unknown()
+	}
+	x.rec.Route = x.route.Name
+	var skipped []route.Skip
+	x.steps, skipped = x.route.Plan(route.Need{Op: x.req.Op, Model: x.req.Model, Local: x.caller.Local})
+	for _, s := range skipped {
+		x.skip(&s.Step, s.Reason, nil)
+	}
+	x.emit(event.Event{Name: event.Routing, Request: x.req.ID, Alias: x.rec.Alias, Route: x.route.Name, Detail: names(x.steps)})
+	if len(x.steps) == 0 {
+		return x.none(skipped)
+	}
+	return nil
+}
+
+func names(steps []route.Step) string {
+	if len(steps) == 1 {
+		return steps[0].Name()
+	}
+	var b strings.Builder
+	for i := range steps {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(steps[i].Pool)
+		b.WriteByte('/')
+		b.WriteString(steps[i].Model)
+	}
+	return b.String()
+}
+
+func (x *run) unknown() error {
+	e := llm.Errorf(llm.Unknown, "there is no model %q here", short(x.req.Model))
+	if near := x.Table.Near(x.req.Model, x.caller.Allows); len(near) > 0 {
+		e.Msg += "; near it: " + strings.Join(near, ", ")
+	}
+	e.Msg += "; GET /v1/models lists what this key may use"
+	e.Param = "model"
+	return e
+}
+
+// none says why no step was left before any was tried.
+func (x *run) none(skipped []route.Skip) error {
+	e := llm.Errorf(llm.None, "no step of route %q can serve this request", x.route.Name)
+	e.Final = true
+	for i, s := range skipped {
+		sep := "; "
+		if i == 0 {
+			sep = ": "
+		}
+		e.Msg += sep + s.Step.Name() + " " + why[s.Reason]
+	}
+	return e
+}
+
+var why = map[string]string{
+	"boundary": "is outside, and this request may not leave the machines you own",
+	"model":    "serves another model, and vectors of two models cannot be compared",
+}
+
+// skip records a step that is not taken, or that failed.
+func (x *run) skip(s *route.Step, reason string, e *llm.Error) {
+	ev := event.Event{Name: event.Skip, Request: x.req.ID, Route: x.rec.Route, Tier: s.Tier, Pool: s.Pool, Model: s.Model, Reason: reason}
+	if e != nil {
+		ev.Kind, ev.Detail = e.Kind.String(), e.Msg
+	}
+	x.emit(ev)
+}
+
+// try goes through the steps until one has answered or none is left.
+func (x *run) try(ctx context.Context) error {
+	var failed []*llm.Error
+	for i := range x.steps {
+		s := &x.steps[i]
+		err := x.step(ctx, s)
+		if err == nil {
+			return nil
+		}
+		e := llm.AsError(err)
+		failed = append(failed, e)
+		if x.committed || !e.Kind.FallsBack() {
+			return e
+		}
+		if x.generations >= x.Generations && e.Sent {
+			break
+		}
+		x.skip(s, "failed", e)
+	}
+	return final(failed)
+}
+
+// final chooses what the client is told when every step failed: the failure that ends soonest, else the first step's.
+func final(failed []*llm.Error) error {
+	soon := slices.IndexFunc(failed, func(e *llm.Error) bool {
+		return e.Kind == llm.Busy || e.Kind == llm.Full || e.Kind == llm.Loading
+	})
+	return failed[max(soon, 0)]
+}
+
+// step tries one step, and once more after a pause where its failure allows that.
+func (x *run) step(ctx context.Context, s *route.Step) error {
+	for again := false; ; again = true {
+		err := x.attempt(ctx, s)
+		if err == nil {
+			return nil
+		}
+		e := llm.AsError(err)
+		if e.Sent {
+			x.generations++
+		}
+		if again || x.committed || !e.Kind.Retries() || !pause(ctx, e) || e.Sent && x.generations >= x.Generations {
+			return e
+		}
+	}
+}
+
+// won tells the client and the record who answers.
+func (x *run) won(s *route.Step, simulated bool) {
+	r := x.rec
+	r.Tier, r.Pool, r.Model = s.Tier, s.Pool, s.Model
+	if first := &x.route.Steps[0]; first.Pool != s.Pool || first.Model != s.Model && !first.Own {
+		r.Reroute = "fallback"
+		from := first.Name()
+		if first.Own {
+			from = first.Pool + "/" + x.req.Model
+		}
+		x.out.Head("X-Weir-Reroute", "fallback from "+from)
+		x.emit(event.Event{Name: event.Reroute, Request: x.req.ID, Route: r.Route, Reason: "fallback", From: from, To: s.Name()})
+	}
+	if simulated {
+		x.out.Head("X-Weir-Simulated", "true")
+	}
+	x.out.Head("X-Weir-Route", r.Route)
+	x.out.Head("X-Weir-Tier", s.Tier)
+	x.out.Head("X-Weir-Pool", s.Pool)
+	x.out.Head("X-Weir-Model", s.Model)
+	x.out.Head("X-Weir-Attempts", strconv.Itoa(len(r.Attempts)))
+	x.out.Head("X-Weir-Overhead-Ms", strconv.FormatFloat(float64(r.Overhead.Microseconds())/1000, 'f', 3, 64))
+}
+
+func short(s string) string {
+	const most = 128
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.ToValidUTF8(s, "�")
+}

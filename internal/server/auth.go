@@ -1,0 +1,70 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"weir/internal/key"
+	"weir/internal/llm"
+)
+
+// authenticate finds the key and counts the request against its limits.
+func (x *exchange) authenticate() error {
+	if x.Keys == nil {
+		return nil
+	}
+	token, ok := token(x.r.Header)
+	if !ok {
+		token = "" // none, or two that differ: checked like any wrong one, so that all look the same
+	}
+	now := time.Now()
+	addr, _ := netip.ParseAddr(x.rec.Remote)
+	k, err := x.guard.Check(x.Keys, token, addr, now)
+	if err != nil {
+		return refusal(err)
+	}
+	x.rec.KeyName, x.rec.KeyID = k.Name, k.Prefix
+	x.caller = llm.Caller{Key: k.Name, Prefix: k.Prefix, Priority: k.Priority, Local: k.Boundary == key.Local, May: k.Allows}
+	if len(k.Aliases) == 0 {
+		x.caller.May = nil
+	}
+	if x.admission, err = x.Keys.Admit(k, now); err != nil {
+		return refusal(err)
+	}
+	return nil
+}
+
+// token returns the one key of a request: a bearer, or x-api-key, or both when they are the same.
+func token(h http.Header) (string, bool) {
+	auth, plain := h["Authorization"], h["X-Api-Key"]
+	if len(auth) > 1 || len(plain) > 1 || len(auth)+len(plain) == 0 {
+		return "", false
+	}
+	var bearer string
+	if len(auth) == 1 {
+		scheme, rest, ok := strings.Cut(auth[0], " ")
+		if !ok || !strings.EqualFold(scheme, "Bearer") {
+			return "", false
+		}
+		if bearer = strings.TrimLeft(rest, " "); len(plain) == 0 {
+			return bearer, true
+		}
+	}
+	return plain[0], len(auth) == 0 || bearer == plain[0]
+}
+
+// refusal gives an error of the key its kind.
+func refusal(err error) error {
+	e, ok := errors.AsType[*key.Error](err)
+	if !ok {
+		return err
+	}
+	kind := llm.Unauthorized
+	if e.Kind == key.Limited {
+		kind = llm.Limited
+	}
+	return &llm.Error{Kind: kind, Msg: e.Msg, RetryAfter: e.RetryAfter}
+}

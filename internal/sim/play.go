@@ -1,0 +1,507 @@
+package sim
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// answer is what to send: a status, headers, and the body piece by piece. The pieces are
+// made while they are sent, so an endless answer is one too.
+type answer struct {
+	status int
+	header http.Header
+	pieces iter.Seq[piece]
+	whole  bool // one piece, sent with a content-length
+	stream bool // comments may be sent while waiting
+	early  bool // headers go out before the first piece is due
+}
+
+// piece is a part of a body that is written and flushed at once.
+type piece struct {
+	wait    time.Duration // before it
+	data    []byte
+	content bool // counts as a content chunk
+}
+
+// Why a play ended early.
+var (
+	errLeft    = errors.New("the peer left")
+	errCut     = errors.New("cut by the script")
+	errStopped = errors.New("the server was closed")
+)
+
+// player writes one answer as a behaviour says.
+type player struct {
+	s      *Server
+	a      *Attempt
+	b      Behaviour
+	w      http.ResponseWriter
+	r      *http.Request
+	ctx    context.Context // ends when the peer leaves
+	out    io.Writer       // w, or the connection itself
+	flush  func() error
+	status int
+	sent   int64 // bytes of the body
+	chunks int
+	headed bool
+	pings  bool
+}
+
+func newPlayer(s *Server, a *Attempt, b Behaviour, w http.ResponseWriter, r *http.Request) *player {
+	return &player{s: s, a: a, b: b, w: w, r: r, ctx: r.Context(), out: w, flush: http.NewResponseController(w).Flush}
+}
+
+// finish plays an answer and names the end.
+func (p *player) finish(ans answer) End { return p.result(p.play(ans)) }
+
+// result names the end of a play.
+func (p *player) result(err error) End {
+	switch {
+	case errors.Is(err, errCut):
+		return CutOff
+	case errors.Is(err, errStopped):
+		return Stopped
+	case errors.Is(err, errLeft) || p.ctx.Err() != nil && p.b.Ghost:
+		p.s.peerLeft(p.a)
+		return Left
+	}
+	return Completed
+}
+
+// takeSlot waits in line for one of the script's slots. The caller releases it.
+func (p *player) takeSlot() (release func(), err error) {
+	p.s.mu.Lock()
+	slots := p.s.slots
+	p.s.mu.Unlock()
+	if slots == nil || !p.a.Call() {
+		return func() {}, nil
+	}
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
+	case <-p.ctx.Done():
+		return nil, errLeft
+	case <-p.s.done:
+		return nil, errStopped
+	}
+}
+
+func (p *player) play(ans answer) error {
+	if p.b.Stale && p.a.Reuse > 0 {
+		return p.sever("fin")
+	}
+	if p.b.Drop != "" {
+		return p.sever(p.b.Drop)
+	}
+	if err := p.wait(p.b.HeaderDelay); err != nil {
+		return err
+	}
+	switch {
+	case p.b.Hang:
+		return p.hold()
+	case p.b.Raw != "":
+		return p.raw([]byte(strings.ReplaceAll(string(p.b.Raw), "{nonce}", p.a.Nonce)))
+	case p.b.Do != nil:
+		return p.do()
+	}
+	p.head(ans)
+	if ans.early {
+		if err := p.sendHead(); err != nil {
+			return err
+		}
+	}
+	p.pings = ans.stream && p.b.Ping > 0
+	return p.body(ans)
+}
+
+// do lets a test's own function answer.
+func (p *player) do() error {
+	w := &counter{ResponseWriter: p.w, p: p}
+	p.b.Do(w, p.r)
+	if p.ctx.Err() != nil {
+		return errLeft
+	}
+	return nil
+}
+
+// counter keeps the record while a test's own function answers.
+type counter struct {
+	http.ResponseWriter
+	p *player
+}
+
+// Unwrap lets http.ResponseController reach the writer beneath.
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func (c *counter) WriteHeader(status int) {
+	c.p.headSent(status)
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counter) Write(data []byte) (int, error) {
+	c.p.headSent(http.StatusOK)
+	n, err := c.ResponseWriter.Write(data)
+	c.p.s.note(c.p.a, func(a *Attempt) { a.BytesSent += int64(n) })
+	return n, err
+}
+
+// head sets the headers of an answer.
+func (p *player) head(ans answer) {
+	h := p.w.Header()
+	for i := range p.b.EarlyHints {
+		h.Set("Link", "</hint"+strconv.Itoa(i)+">; rel=preload")
+		p.w.WriteHeader(http.StatusEarlyHints)
+	}
+	h.Del("Link")
+	for k, v := range ans.header {
+		h[k] = v
+	}
+	if p.b.HeaderBytes > 0 {
+		h.Set("X-Sim-Filler", strings.Repeat("x", p.b.HeaderBytes))
+	}
+	if p.b.RetryAfter != "" {
+		h.Set("Retry-After", p.b.RetryAfter)
+	}
+	if p.b.RetryAfterMS != "" {
+		h.Set("Retry-After-Ms", p.b.RetryAfterMS)
+	}
+	if p.b.Gzip != "" {
+		h.Set("Content-Encoding", "gzip")
+	}
+	for k, v := range p.b.Headers {
+		h.Set(k, v)
+	}
+	p.status = ans.status
+}
+
+// sendHead writes the status and headers, once.
+func (p *player) sendHead() error {
+	if p.headed {
+		return nil
+	}
+	p.headSent(p.status)
+	p.w.WriteHeader(p.status)
+	if err := p.flush(); err != nil && !p.b.Ghost {
+		return errLeft
+	}
+	return nil
+}
+
+func (p *player) headSent(status int) {
+	if p.headed {
+		return
+	}
+	p.headed = true
+	p.s.note(p.a, func(a *Attempt) { a.Status, a.FirstByte = status, time.Now() })
+}
+
+// body sends the pieces.
+func (p *player) body(ans answer) error {
+	squeeze := newSqueezer(p.b.Gzip)
+	for pc := range ans.pieces {
+		if pc.content && p.cutHere() {
+			return p.cut()
+		}
+		if err := p.wait(pc.wait); err != nil {
+			return err
+		}
+		data := squeeze.add(pc.data)
+		if ans.whole && p.b.cut().How != "end" {
+			data = append(data, squeeze.end()...)
+			p.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+		}
+		if err := p.sendHead(); err != nil {
+			return err
+		}
+		if err := p.write(data); err != nil {
+			return err
+		}
+		if pc.content {
+			p.contentSent()
+		}
+	}
+	if err := p.sendHead(); err != nil {
+		return err
+	}
+	if err := p.write(squeeze.end()); err != nil {
+		return err
+	}
+	if p.b.Cut != nil {
+		return p.cut()
+	}
+	return nil
+}
+
+func (p *player) contentSent() {
+	p.chunks++
+	p.s.note(p.a, func(a *Attempt) {
+		a.Chunks++
+		if a.FirstContent.IsZero() {
+			a.FirstContent = time.Now()
+		}
+	})
+}
+
+// cutHere reports whether the answer is to be cut at this place.
+func (p *player) cutHere() bool {
+	c := p.b.Cut
+	switch {
+	case c == nil:
+		return false
+	case c.Of == "chunks":
+		return p.chunks >= c.After
+	}
+	return p.sent >= int64(c.After)
+}
+
+// write sends bytes of the body, in slices, and stops where the cut is.
+func (p *player) write(data []byte) error {
+	for first := true; len(data) > 0; first = false {
+		n := len(data)
+		if p.b.Slice > 0 {
+			n = min(n, p.b.Slice)
+		}
+		if c := p.b.Cut; c != nil && c.Of != "chunks" {
+			if p.cutHere() {
+				return p.cut()
+			}
+			n = int(min(int64(n), int64(c.After)-p.sent))
+		}
+		if !first {
+			if err := p.wait(p.b.SliceGap); err != nil {
+				return err
+			}
+		}
+		if err := p.put(data[:n]); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+func (p *player) put(data []byte) error {
+	_, err := p.out.Write(data)
+	if err == nil {
+		err = p.flush()
+	}
+	p.sent += int64(len(data))
+	p.s.note(p.a, func(a *Attempt) { a.BytesSent += int64(len(data)) })
+	if err != nil && !p.b.Ghost {
+		return errLeft
+	}
+	return nil
+}
+
+// wait sleeps, sending comments where the stream is open, until d has passed, the peer
+// leaves (a ghost does not mind) or the server is closed.
+func (p *player) wait(d time.Duration) error {
+	end := time.Now().Add(d)
+	for {
+		left := time.Until(end)
+		if p.pings {
+			left = min(left, p.b.Ping)
+		}
+		if err := p.sleep(left); err != nil {
+			return err
+		}
+		if !time.Now().Before(end) {
+			return nil
+		}
+		if err := p.sendHead(); err != nil {
+			return err
+		}
+		if err := p.put([]byte(": ping\n\n")); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *player) sleep(d time.Duration) error {
+	left := p.ctx.Done()
+	if p.b.Ghost {
+		left = nil
+	} else if p.ctx.Err() != nil {
+		return errLeft
+	}
+	if d <= 0 {
+		select {
+		case <-p.s.done:
+			return errStopped
+		default:
+			return nil
+		}
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-left:
+		return errLeft
+	case <-p.s.done:
+		return errStopped
+	}
+}
+
+// hold keeps the connection open and silent until the peer leaves.
+func (p *player) hold() error {
+	select {
+	case <-p.ctx.Done():
+		return errLeft
+	case <-p.s.done:
+		return errStopped
+	}
+}
+
+// cut ends the answer as the script's cut says.
+func (p *player) cut() error {
+	if err := p.sendHead(); err != nil {
+		return err
+	}
+	switch how := p.b.Cut.How; how {
+	case "end":
+		return errCut
+	case "stall":
+		return p.hold()
+	default:
+		return p.sever(how)
+	}
+}
+
+// sever closes the connection, by a reset when how is rst.
+func (p *player) sever(how string) error {
+	c, err := p.hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // not net/http's own server: the next best
+	}
+	p.shut(c, how)
+	return errCut
+}
+
+func (p *player) hijack() (net.Conn, error) {
+	c, _, err := http.NewResponseController(p.w).Hijack()
+	if err != nil {
+		return nil, err
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.hijacked[c] = true
+	if p.s.closed {
+		_ = c.Close()
+	}
+	return c, nil
+}
+
+func (p *player) shut(c net.Conn, how string) {
+	if how == "rst" {
+		under := c
+		if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+			under = t.NetConn()
+		}
+		if l, ok := under.(interface{ SetLinger(int) error }); ok {
+			_ = l.SetLinger(0)
+		}
+		_ = under.Close()
+	}
+	_ = c.Close()
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	delete(p.s.hijacked, c)
+}
+
+// raw writes the connection's bytes itself and then ends it.
+func (p *player) raw(data []byte) error {
+	c, err := p.hijack()
+	if err != nil {
+		return p.sever("fin")
+	}
+	how := "fin"
+	defer func() { p.shut(c, how) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() { // net/http no longer watches a hijacked connection
+		defer close(watched)
+		defer cancel()
+		_, _ = io.Copy(io.Discard, c)
+	}()
+	defer func() {
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+		<-watched
+	}()
+	p.ctx, p.out, p.flush = ctx, c, func() error { return nil }
+	p.headSent(rawStatus(data))
+	at := p.b.Cut
+	p.b.Cut = nil
+	if p.b.Slice == 0 && len(data) > 0 {
+		p.b.Slice = len(data)
+	}
+	if at != nil {
+		data = data[:min(len(data), at.After)]
+	}
+	if err := p.write(data); err != nil || at == nil {
+		return err
+	}
+	if how = at.How; how == "stall" {
+		return p.hold()
+	}
+	return errCut
+}
+
+func rawStatus(data []byte) int {
+	_, rest, _ := bytes.Cut(data[:min(len(data), 64)], []byte(" "))
+	n, _ := strconv.Atoi(string(rest[:min(len(rest), 3)]))
+	return n
+}
+
+// squeezer compresses a body piece by piece; without a mode it passes it on.
+type squeezer struct {
+	cut bool
+	buf bytes.Buffer
+	zip *gzip.Writer
+}
+
+func newSqueezer(mode string) *squeezer {
+	q := &squeezer{cut: mode == "cut"}
+	if mode != "" {
+		q.zip = gzip.NewWriter(&q.buf)
+	}
+	return q
+}
+
+func (q *squeezer) add(data []byte) []byte {
+	if q.zip == nil {
+		return data
+	}
+	if q.cut {
+		data = data[:len(data)/2]
+	}
+	_, _ = q.zip.Write(data) // into memory
+	_ = q.zip.Flush()
+	return q.take()
+}
+
+func (q *squeezer) end() []byte {
+	if q.zip == nil || q.cut {
+		return nil
+	}
+	_ = q.zip.Close()
+	zip := q.take()
+	q.zip = nil
+	return zip
+}
+
+func (q *squeezer) take() []byte {
+	out := bytes.Clone(q.buf.Bytes())
+	q.buf.Reset()
+	return out
+}
