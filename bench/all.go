@@ -74,7 +74,11 @@ func runAll(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	return errors.Join(err, b.finish(stdout))
+	missed := b.finish(stdout)
+	if err != nil && errors.Is(missed, errMiss) {
+		return err // half a run misses nothing
+	}
+	return errors.Join(err, missed)
 }
 
 // newBench checks everything that can be checked before a process is started.
@@ -301,6 +305,9 @@ func (b *bench) one(ctx context.Context, c benchCase, subject string, round int,
 	b.book.add(r)
 	fmt.Fprintf(b.log, "round %d  %-10s %-15s %9.2f µs/request  %6.2f µs/chunk  p50 %7.0f µs  %d whole, %d not\n",
 		r.Round, c.name, subject, r.CPURequest, r.CPUChunk, r.P50, r.Requests, r.bad())
+	if r.FirstError != "" {
+		fmt.Fprintf(b.log, "         first fault: %s\n", r.FirstError)
+	}
 	return nil
 }
 

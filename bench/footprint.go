@@ -72,6 +72,7 @@ func (b *bench) firstAnswer(ctx context.Context, subject string, round int) erro
 	}
 	ms := float64(time.Since(began)) / float64(time.Millisecond)
 	b.book.sample(caseStart, subject, ms)
+	fmt.Fprintf(b.log, "round %d  start      %-15s first 200 after %.1f ms\n", round+1, subject, ms)
 	if !b.chosen[caseIdle] {
 		return nil
 	}
@@ -83,7 +84,7 @@ func (b *bench) firstAnswer(ctx context.Context, subject string, round int) erro
 		return err
 	}
 	b.book.sample(caseIdle, subject, kib/mib)
-	fmt.Fprintf(b.log, "round %d  start      %-15s first 200 after %.1f ms, idle %.1f MiB\n", round+1, subject, ms, kib/mib)
+	fmt.Fprintf(b.log, "round %d  idle       %-15s %.1f MiB\n", round+1, subject, kib/mib)
 	return nil
 }
 

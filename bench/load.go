@@ -22,8 +22,8 @@ const (
 )
 
 const (
-	giveUp = 200 // failed requests that end a run early
-	extend = 10  // a window in which too little was answered stays open up to so many times its duration
+	giveUp = 200              // failed requests that end a run early
+	extend = 20 * time.Second // a window in which too little was answered stays open so much longer
 )
 
 // result is what one load run found; the JSON line of "bench load". Times are
@@ -159,11 +159,11 @@ func (l *loader) conduct(ctx context.Context, m *meter, workers *sync.WaitGroup)
 		return err
 	}
 	l.phase.Store(measuring)
-	for range extend { // on a crowded machine nobody may have run in the first of them
-		l.pause(ctx, l.plan.duration)
-		if l.counted.Load() >= int64(l.plan.connections) {
-			break
-		}
+	l.pause(ctx, l.plan.duration)
+	// On a crowded machine nobody may have had a turn in that time.
+	const look = 50 * time.Millisecond
+	for waited := time.Duration(0); waited < extend && l.counted.Load() < int64(l.plan.connections); waited += look {
+		l.pause(ctx, look)
 	}
 	l.phase.Store(ending)
 	return m.stop()

@@ -92,7 +92,7 @@ func (p *plan) limit() time.Duration {
 	if p.requests > 0 {
 		return p.ramp + p.warm + maxDuration + answer
 	}
-	return p.ramp + p.warm + extend*p.duration + answer
+	return p.ramp + p.warm + p.duration + extend + answer
 }
 
 // request renders the bytes each connection sends.

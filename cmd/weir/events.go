@@ -66,11 +66,7 @@ func (c *Events) Run(ctx context.Context, std *Streams) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err = c.show(ctx, std, st, q)
-	if ctx.Err() != nil { // an interrupt ends following, that is no failure
-		return nil
-	}
-	return err
+	return c.show(ctx, std, st, q)
 }
 
 func (c *Events) query(now time.Time) (store.Query, error) {
@@ -148,7 +144,10 @@ func (c *Events) show(ctx context.Context, std *Streams, st *store.Store, q stor
 		qr, qf := q, q
 		qr.Follow, qr.After = true, max(lastRequest, p.lastRequest)
 		qf.Follow, qf.After = true, max(lastFact, p.lastFact)
-		if found, err = c.read(ctx, st, qr, qf); err != nil {
+		if found, err = c.read(ctx, st, qr, qf); ctx.Err() != nil {
+			return nil // an interrupt ends following: that is no failure
+		}
+		if err != nil {
 			return err
 		}
 		p.print(found)

@@ -56,22 +56,24 @@ var (
 	errFirst = errors.New("no first content within the limit")
 	errIdle  = errors.New("silence beyond the idle limit")
 	errTotal = errors.New("longer than the total limit")
-	errDrain = errors.New("the rest of the body did not end")
 )
 
 // Call sends the request and returns the answer once its head is there and is a success. Errors are *llm.Error; their
 // Sent says whether the upstream may have worked on it. ctx ends the call at any time.
 func (b *Backend) Call(ctx context.Context, c *Call) (*Answer, error) {
-	a, err := b.call(ctx, c, b.Streams(c.Request, c.Model))
+	stream, plain := b.Streams(c.Request, c.Model), b.noBase64.Load() || b.Target.Base64 == "float"
+	a, err := b.call(ctx, c, stream)
 	if err == nil || c.Request.Stream || llm.KindOf(err) != llm.Invalid {
 		return a, err
 	}
-	// What Weir asked for beyond the client's request may be what was refused: remember it and ask plainly.
+	// What Weir asked for beyond the client's request may be what was refused: remember it and ask plainly. What counts is
+	// how this call was made: another one may have learnt it meanwhile.
 	switch msg := llm.AsError(err).Msg; {
-	case b.Stream == "auto" && b.Streams(c.Request, c.Model) && strings.Contains(msg, "stream"):
+	case b.Stream == "auto" && stream && strings.Contains(msg, "stream"):
 		b.noStream.Store(c.Model, true)
 		return b.call(ctx, c, false)
-	case c.Request.Op == llm.Embeddings && strings.Contains(msg, "base64") && !b.noBase64.Swap(true):
+	case c.Request.Op == llm.Embeddings && !plain && strings.Contains(msg, "base64"):
+		b.noBase64.Store(true)
 		return b.call(ctx, c, false)
 	}
 	return a, err
@@ -173,13 +175,16 @@ func (b *Backend) authorize(h http.Header) error {
 func (a *Answer) open(stream bool) error {
 	r := a.resp
 	a.Status, a.Header, a.body = r.StatusCode, r.Header, r.Body
-	if err := a.inflate(); err != nil {
-		return err
-	}
+	packed := a.inflate()
 	if r.StatusCode < 200 || r.StatusCode > 299 {
-		body, _ := io.ReadAll(io.LimitReader(a.body, maxFault))
-		a.done = true
+		var body []byte
+		if packed == nil {
+			body, _ = io.ReadAll(io.LimitReader(a.body, maxFault))
+		}
 		return a.b.classify(r.StatusCode, r.Header, body)
+	}
+	if packed != nil {
+		return packed
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if stream && (kind == "text/event-stream" || kind == "") {
@@ -214,9 +219,10 @@ func (a *Answer) Next() ([]byte, error) {
 		return nil, &llm.Error{Kind: llm.Stalled, Op: "backend.Next", Sent: true, Code: "incomplete_stream",
 			Msg: "the model's server sent one event larger than Weir takes (4 MiB)"}
 	}
+	a.watch.wait()
 	n, err := a.body.Read(space)
+	a.watch.woke()
 	if n > 0 {
-		a.watch.touch()
 		out, ferr := a.stream.Feed(n)
 		if seen.Content && a.first < 0 {
 			a.first = time.Since(a.begun)
@@ -272,8 +278,12 @@ func (a *Answer) broken(err error) error {
 	if cause := context.Cause(a.resp.Request.Context()); cause != nil {
 		return &llm.Error{Kind: llm.Canceled, Op: "backend.Next", Msg: "the client left", Sent: true, Err: cause}
 	}
-	return &llm.Error{Kind: llm.Stalled, Op: "backend.Next", Code: "incomplete_stream", Sent: true, Err: err,
+	e := &llm.Error{Kind: llm.Stalled, Op: "backend.Next", Code: "incomplete_stream", Sent: true, Err: err,
 		Msg: "the answer broke off: the connection to the model's server was lost"}
+	if a.stream != nil && !a.stream.Seen().Content {
+		e.Kind, e.Code = llm.Refused, "" // a reset before content is no answer
+	}
+	return e
 }
 
 // Whole reads an answer that is not a stream, to its end, and returns it as the client gets it.
@@ -297,6 +307,10 @@ func (a *Answer) Whole() ([]byte, llm.Seen, error) {
 	out, seen, err := a.b.Dialect.Whole(r, a.call.Model, body, encode)
 	if err != nil {
 		return nil, seen, a.fault(err)
+	}
+	if r.Stream {
+		return nil, seen, &llm.Error{Kind: llm.Refused, Op: "backend.Whole", Upstream: a.Status, Sent: true,
+			Msg: "the model's server answered in one piece although a stream was asked for"}
 	}
 	return out, seen, nil
 }

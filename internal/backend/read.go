@@ -87,17 +87,16 @@ func (a *Answer) failure(ctx context.Context, err error) error {
 		e.Kind, e.Msg = llm.Canceled, "the client left"
 		return e
 	}
-	dns, isDNS := errors.AsType[*net.DNSError](err)
-	op, isOp := errors.AsType[*net.OpError](err)
+	_, isDNS := errors.AsType[*net.DNSError](err)
+	timed, isTimed := errors.AsType[net.Error](err)
 	switch {
 	case a.sent.got && a.sent.conn.Reused && !a.sent.replied.Load() && isGone(err):
 		e.Kind, e.Msg = llm.Stale, "the model's server closed the connection just as the request was sent"
 	case isDNS:
 		e.Msg = "the model's server has no address under its name"
-		_ = dns
 	case !a.sent.got && errors.Is(err, syscall.ECONNREFUSED):
 		e.Msg = "the model's server refuses connections: nothing listens on its port"
-	case !a.sent.got && (errors.Is(err, context.DeadlineExceeded) || isOp && op.Timeout()):
+	case !a.sent.got && (errors.Is(err, context.DeadlineExceeded) || isTimed && timed.Timeout()):
 		e.Msg = "the model's server did not accept a connection within " + a.b.Connect.String()
 	case !a.sent.got:
 		e.Msg = "no connection to the model's server could be made"

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -23,7 +22,7 @@ type report struct {
 // other way round: statuses lie, so type and message are read first.
 func (b *Backend) classify(status int, h http.Header, body []byte) error {
 	r := read(body)
-	e := &llm.Error{Op: "backend.Call", Upstream: status, Msg: clean(r.message), Param: r.param}
+	e := &llm.Error{Op: "backend.Call", Upstream: status, Msg: clean(r.message), Param: clean(r.param)}
 	e.Kind = b.kind(status, &r)
 	e.Sent = status >= 500 && status != 503 && status != 529
 	if e.Kind == llm.Busy || e.Kind == llm.Unavailable || e.Kind == llm.Loading {
@@ -38,9 +37,11 @@ func (b *Backend) classifyFault(data []byte) *llm.Error {
 	r := read(data)
 	status := r.status
 	if status < 400 || status > 599 {
-		status = statusOf(r.kind)
+		if status = statusOf(r.kind); status == 500 {
+			status = statusOf(r.code)
+		}
 	}
-	e := &llm.Error{Op: "backend.Next", Upstream: status, Msg: clean(r.message), Param: r.param}
+	e := &llm.Error{Op: "backend.Next", Upstream: status, Msg: clean(r.message), Param: clean(r.param)}
 	e.Kind = b.kind(status, &r)
 	b.shape(e, status, &r)
 	return e
@@ -56,7 +57,7 @@ func (b *Backend) shape(e *llm.Error, status int, r *report) {
 		if status >= 400 && status < 500 {
 			e.Status = status // same class, kept
 		}
-		e.Code = r.code
+		e.Code = clean(r.code)
 		if _, err := strconv.Atoi(e.Code); err == nil {
 			e.Code = ""
 		}
@@ -67,13 +68,15 @@ func (b *Backend) shape(e *llm.Error, status int, r *report) {
 
 func statusOf(kind string) int {
 	switch kind {
-	case "invalid_request_error", "BadRequestError", "exceed_context_size_error":
+	case "invalid_request_error", "BadRequestError", "exceed_context_size_error", "validation":
 		return 400
-	case "authentication_error", "permission_error":
+	case "authentication_error", "permission_error", "invalid_api_key":
 		return 401
-	case "not_found_error", "NotFoundError":
+	case "insufficient_quota", "credit_balance_exhausted":
+		return 402
+	case "not_found_error", "NotFoundError", "model_not_found":
 		return 404
-	case "rate_limit_error", "rate_limit_exceeded":
+	case "rate_limit_error", "rate_limit_exceeded", "overloaded":
 		return 429
 	case "overloaded_error":
 		return 529
@@ -83,24 +86,34 @@ func statusOf(kind string) int {
 	return 500
 }
 
+// What upstreams say. Their words may quote the client's (a tool's name, a piece of the prompt), and a client must not be
+// able to take a backend or an account out by them: so a 400 counts as denied only by its type, its code, or how its
+// message begins.
 var (
-	tooLong = regexp.MustCompile(`(?i)context[ _]length|context[ _]size|context[ _]window|maximum (context|model) length|longer than the model'?s context|prompt is too long|input (is )?too long|exceed_context|too many tokens|tokens to keep`)
+	tooLong = regexp.MustCompile(`(?i)context[ _]length|context[ _]size|context[ _]window|maximum (context|model) length|longer than the model'?s context|prompt is too long|prompt too long|input (is )?too long|exceed_context|too many tokens|tokens to keep|too large to process`)
 	loading = regexp.MustCompile(`(?i)loading model|model is (still )?loading|model_loading|is not loaded yet`)
-	quota   = regexp.MustCompile(`(?i)insufficient[ _](quota|credit|balance|funds)|credit_balance|out of credit|usage limits?\b|billing|invalid[ _]api[ _]key|incorrect api key|api key (is )?(invalid|expired|not valid)|quota exceeded|spend(ing)? limit|account`)
-	ourFor5 = regexp.MustCompile(`(?i)failed to parse (tool|messages|input|grammar|json)|parse error|image input is not supported|unsupported tool type|json.?exception|invalid json|does not support (images|tools)`)
-	noModel = regexp.MustCompile(`(?i)model.*(not found|does not exist|not loaded|unknown)|(not found|unknown|no such).*model|failed to load`)
-	full    = regexp.MustCompile(`(?i)queue is full|overloaded|too many requests|rate.?limit|server busy|capacity`)
+	quota   = regexp.MustCompile(`(?i)insufficient[ _](quota|credits?|balance|funds)|credit[ _]balance|out of credits?|usage limit|billing|invalid[ _]api[ _]?key|incorrect api key|api[ _]key[ _](is )?(invalid|expired|not[ _]valid)|(exceeded|over) your (current )?quota|quota[ _](is )?exceeded|spend(ing)? limit|account[ _](is )?(not active|deactivated|suspended|disabled)|authentication_error|permission_error`)
+	opening = regexp.MustCompile(`(?i)^\W*(your (account|credit balance|api key)|(invalid|incorrect) api[ _]key|api key (is )?(not valid|invalid|expired)|insufficient (quota|credits?|balance|funds)|you (have )?exceeded your current quota|billing)`)
+	prompt  = regexp.MustCompile(`(?i)moderat|flagged|content|policy|safety|guardrail|prompt`)
+	theirs  = regexp.MustCompile(`(?i)failed to parse (tool|messages|grammar|json)|parse error|image input is not supported|unsupported tool type|json.?exception|invalid json|does not support (images|tools)`)
+	noModel = regexp.MustCompile(`(?i)\bmodels? (\S+ )?(is |was )?(not found|does not exist|not loaded)|\b(unknown|no such|invalid) model\b|model_not_found|not a valid model|no models? (is |are )?loaded`)
+	noLoad  = regexp.MustCompile(`(?i)model\b.*failed to load|failed to load (the )?model`)
+	full    = regexp.MustCompile(`(?i)queue is full|overloaded|too many requests|rate.?limit|server busy|(at|over|no|exceeds?) capacity`)
 )
 
 // kind decides. The order is the table of ARCHITECTURE.md: overflow before refusals of the client, money before rates.
 func (b *Backend) kind(status int, r *report) llm.Kind {
 	text := r.message + " " + r.kind + " " + r.code
 	switch {
-	case status != 429 && tooLong.MatchString(text):
+	case status != 429 && status != 401 && tooLong.MatchString(text):
 		return llm.TooLong
-	case status == 401 || status == 402:
+	case status == 401 || status == 402 || status == 407:
 		return llm.Denied
-	case (status == 400 || status == 403 || status == 429) && quota.MatchString(text) && !strings.Contains(r.kind, "content"):
+	case status == 400 && (quota.MatchString(r.kind+" "+r.code) || opening.MatchString(r.message)):
+		return llm.Denied
+	case status == 403 && (quota.MatchString(text) || !prompt.MatchString(text)):
+		return llm.Denied
+	case status == 429 && quota.MatchString(text):
 		return llm.Denied
 	case status == 429 || status == 529:
 		return llm.Busy
@@ -108,15 +121,15 @@ func (b *Backend) kind(status int, r *report) llm.Kind {
 		return llm.Loading
 	case status == 503:
 		return llm.Unavailable
-	case status == 404 || status == 400 && noModel.MatchString(text):
+	case status == 404 || status == 405 || status == 400 && noModel.MatchString(text) || status == 500 && noLoad.MatchString(text):
 		return llm.Gone
-	case status >= 500 && ourFor5.MatchString(text):
+	case status >= 500 && theirs.MatchString(text):
+		return llm.Invalid
+	case status == 501: // an operation that this server was not started for
 		return llm.Invalid
 	case status >= 500 && full.MatchString(text):
 		return llm.Busy
-	case status == 403 || status == 400 || status == 413 || status == 415 || status == 422:
-		return llm.Invalid
-	case status == 408 || status == 409 || status == 425:
+	case status == 408 || status == 409 || status == 424 || status == 425 || status == 499: // of the server's own making
 		return llm.Refused
 	case status >= 400 && status < 500:
 		return llm.Invalid
@@ -150,7 +163,10 @@ func (r *report) object(s *llm.Scanner, body []byte, outer bool) error {
 		text := string(llm.Unquote(v))
 		switch string(name) {
 		case "error", "message", "detail":
-			if r.message == "" || !outer {
+			if v[0] == '[' {
+				text = firstFault(v)
+			}
+			if r.message == "" || !outer || string(name) == "message" && text != "" {
 				r.message = text
 			}
 		case "type", "error_type":
@@ -171,41 +187,71 @@ func (r *report) object(s *llm.Scanner, body []byte, outer bool) error {
 	})
 }
 
+// firstFault returns the message of the first entry of FastAPI's list of faults.
+func firstFault(v []byte) (msg string) {
+	s := llm.NewScanner(v, 64)
+	_ = s.Elements(func(i int) error { // walked before: it cannot fail
+		if i > 0 || s.Peek() != '{' {
+			_, err := s.Value()
+			return err
+		}
+		return s.Members(func(name []byte) error {
+			at, err := s.Value()
+			if err == nil && string(name) == "msg" {
+				msg = string(llm.Unquote(at.Of(v)))
+			}
+			return err
+		})
+	})
+	return msg
+}
+
 // retryAfter reads retry-after-ms, then Retry-After as seconds or a date (RFC 9110 §10.2.3). Zero means none, or one that
-// cannot be read; a negative or past one is the smallest.
+// makes no sense, negative ones included; a past date, or 0, is the smallest (C084).
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	const most = 24 * time.Hour
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
-		return min(max(time.Duration(min(ms, 1e9))*time.Millisecond, time.Millisecond), most)
+	if d, ok := hint(h.Get("Retry-After-Ms"), time.Millisecond); ok {
+		return d
 	}
 	v := strings.TrimSpace(h.Get("Retry-After"))
-	if v == "" {
-		return 0
-	}
-	if sec, err := strconv.ParseFloat(v, 64); err == nil {
-		if sec < 0 || sec != sec {
-			return 0
-		}
-		return min(max(time.Duration(min(sec, 1e6)*float64(time.Second)), time.Millisecond), most)
+	if d, ok := hint(v, time.Second); ok {
+		return d
 	}
 	if at, err := http.ParseTime(v); err == nil {
-		return min(max(at.Sub(now), time.Millisecond), most)
+		return bounded(at.Sub(now))
 	}
 	return 0
 }
 
-var private = regexp.MustCompile(`(?i)(https?|wss?|tcp|unix)://[^\s"'<>]+|\b(sk|pk|key|weir)[-_][A-Za-z0-9_\-]{8,}|\bBearer\s+\S+|\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b|(^|[\s"'(=])(/[\w.\-]+){2,}`)
+// hint reads a number of units.
+func hint(v string, unit time.Duration) (time.Duration, bool) {
+	n, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(n >= 0) { // not a number is not at least 0 either
+		return 0, false
+	}
+	return bounded(time.Duration(min(n, 1e9) * float64(unit))), true
+}
+
+func bounded(d time.Duration) time.Duration { return min(max(d, time.Millisecond), 24*time.Hour) }
+
+// private is what no client may see: addresses, keys, hosts and paths of this side.
+var private = regexp.MustCompile("(?i)" + strings.Join([]string{
+	`(https?|wss?|tcp|unix|file)://[^\s"'<>]+`,
+	`\b(sk|pk|rk|key|weir|gsk|hf|xai|nvapi|ghp)[-_][A-Za-z0-9_\-]{8,}`,
+	`\bAIza[A-Za-z0-9_\-]{20,}`,
+	`\bBearer\s+\S+`,
+	`\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b`,
+	`\[[0-9a-f]*:[0-9a-f:.]*\](:\d+)?`,
+	`\blocalhost(:\d+)?\b`,
+	`\b[a-z0-9-]+(\.[a-z0-9-]+)+:\d{2,5}\b`,
+	`\b[a-z0-9-]+(\.[a-z0-9-]+)*\.(internal|local|lan|corp|svc|home|intranet|localdomain)\b(:\d+)?`,
+	`\b[a-z]:\\[^\s"'<>]+`,
+	"(?P<before>^|[\\s\"'`(=:,<\\[])~?(/[\\w.\\-]+){2,}",
+}, "|"))
 
 // clean makes an upstream's words fit for a client: one short line of printable text without keys, addresses and paths.
 func clean(s string) string {
 	const most = 500
-	s = private.ReplaceAllStringFunc(s, func(m string) string {
-		if m[0] == ' ' || m[0] == '"' || m[0] == '\'' || m[0] == '(' || m[0] == '=' {
-			return m[:1] + "[removed]"
-		}
-		return "[removed]"
-	})
-	s = strings.Map(func(r rune) rune {
+	s = strings.Map(func(r rune) rune { // first: what is not printed could hide the rest
 		switch {
 		case r == '\n' || r == '\t' || r == '\r':
 			return ' '
@@ -213,9 +259,10 @@ func clean(s string) string {
 			return -1
 		}
 		return r
-	}, s)
+	}, s[:min(len(s), maxFault)])
+	s = private.ReplaceAllString(s, "${before}[removed]")
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
-	return string(bytes.TrimSpace([]byte(s)))
+	return strings.TrimSpace(s)
 }

@@ -17,8 +17,9 @@ type watch struct {
 	cancel context.CancelCauseFunc
 	begun  time.Time
 	alive  time.Time // the first-content clock counts from here
-	last   time.Time // last read
+	last   time.Time // the wait for the next read began
 	seen   bool      // first content has come
+	away   bool      // nobody waits: the client is being written to, and the silence is not the upstream's
 	ended  bool
 	why    error
 }
@@ -67,6 +68,10 @@ func (w *watch) look() {
 	switch {
 	case w.limits.Total > 0 && !now.Before(w.begun.Add(w.limits.Total)):
 		w.why = errTotal
+	case w.seen && w.away:
+		w.last = now
+		w.timer.Reset(w.due().Sub(now))
+		return
 	case w.seen:
 		w.why = errIdle
 	default:
@@ -75,10 +80,17 @@ func (w *watch) look() {
 	w.cancel(w.why)
 }
 
-// touch notes a read.
-func (w *watch) touch() {
+// wait notes that a read begins: silence counts from here.
+func (w *watch) wait() {
 	w.mu.Lock()
-	w.last = time.Now()
+	w.last, w.away = time.Now(), false
+	w.mu.Unlock()
+}
+
+// woke notes that a read has ended.
+func (w *watch) woke() {
+	w.mu.Lock()
+	w.away = true
 	w.mu.Unlock()
 }
 
@@ -86,7 +98,7 @@ func (w *watch) touch() {
 func (w *watch) content() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = true
+	w.seen, w.last = true, time.Now()
 	if at := w.due(); !at.IsZero() && !w.ended {
 		if w.timer == nil {
 			w.timer = time.AfterFunc(time.Until(at), w.look)
@@ -107,8 +119,12 @@ func (w *watch) progress() {
 func (w *watch) drain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen, w.last, w.limits = true, time.Now(), Limits{Idle: 100 * time.Millisecond}
-	if w.timer != nil && !w.ended {
+	w.seen, w.away, w.last, w.limits = true, false, time.Now(), Limits{Idle: 100 * time.Millisecond}
+	switch {
+	case w.ended:
+	case w.timer == nil:
+		w.timer = time.AfterFunc(w.limits.Idle, w.look)
+	default:
 		w.timer.Reset(w.limits.Idle)
 	}
 }

@@ -70,7 +70,7 @@ type path struct {
 // key returns the place of a key within p.
 func (p *path) key(name string) *path {
 	elem := name
-	if !plainKey.MatchString(name) {
+	if !plainKey.MatchString(name) || literalKey.MatchString(name) {
 		elem = "[" + show(name) + "]"
 	} else if p != nil {
 		elem = "." + name

@@ -198,9 +198,6 @@ func (s Secret) String() string {
 // GoString returns what String returns.
 func (s Secret) GoString() string { return s.String() }
 
-// Format writes what String returns, for every verb.
-func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
-
 // LogValue returns what String returns.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 

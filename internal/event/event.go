@@ -117,8 +117,8 @@ type Shape struct {
 	MaxTokens int64 // 0: not given
 }
 
-// TraceID and SpanID are W3C trace context ids.
-type (
-	TraceID [16]byte
-	SpanID  [8]byte
-)
+// TraceID is the id of a trace as W3C trace context has it.
+type TraceID [16]byte
+
+// SpanID is the id of a span as W3C trace context has it.
+type SpanID [8]byte

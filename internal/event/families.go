@@ -36,17 +36,22 @@ func newFamilies(reg *prometheus.Registry) families {
 	return f
 }
 
+// end resolves what the end of a request needs. Where nobody answered there is nothing of an answer.
 func (f *families) end(k endKey) *endMetrics {
-	return &endMetrics{
+	e := &endMetrics{
 		requests: f.requests.WithLabelValues(k.route, k.op, k.pool, k.status, k.kind),
 		duration: f.duration.WithLabelValues(k.route, k.status),
 	}
+	if k.pool == "" {
+		return e
+	}
+	e.first = f.first.WithLabelValues(k.pool)
+	for i, direction := range [...]string{"in", "out", "cached", "reasoning"} {
+		e.tokens[i] = f.tokens.WithLabelValues(k.pool, k.model, direction)
+	}
+	return e
 }
 
-func (f *families) answer(k answerKey) *answerMetrics {
-	a := &answerMetrics{first: f.first.WithLabelValues(k.pool)}
-	for i, direction := range [...]string{"in", "out", "cached", "reasoning"} {
-		a.tokens[i] = f.tokens.WithLabelValues(k.pool, k.model, direction)
-	}
-	return a
+func (f *families) attempt(k attemptKey) *attemptMetrics {
+	return &attemptMetrics{f.attempts.WithLabelValues(k.pool, or(k.kind, "ok")), f.queue.WithLabelValues(k.pool)}
 }

@@ -51,7 +51,6 @@ type names struct {
 
 	ends     table[endKey, endMetrics]
 	attempts table[attemptKey, attemptMetrics]
-	answers  table[answerKey, answerMetrics]
 	counters table[pairKey, prometheus.Counter]
 }
 
@@ -82,7 +81,7 @@ func (m *Metrics) Handler() http.Handler {
 func (m *Metrics) WatchDrops(r *Recorder) { m.reg.MustRegister(drops{r}) }
 
 // Observe counts one fact.
-func (m *Metrics) Observe(e *Event) {
+func (m *Metrics) Observe(e Event) {
 	switch e.Name {
 	case Start:
 		m.fam.running.Inc()
@@ -99,8 +98,12 @@ func (m *Metrics) Observe(e *Event) {
 
 func (m *Metrics) observeEnd(r *Record) {
 	n := m.names.Load()
-	key := endKey{route: n.route(r.Route), op: n.kinds.value(r.Op), kind: n.kinds.value(r.Kind), status: class(r.Status), pool: n.pool(r.Pool)}
-	end := n.ends.get(key, func() *endMetrics { return m.fam.end(key) })
+	key := endKey{r.Route, r.Op, r.Pool, r.Model, r.Kind, class(r.Status)}
+	end := n.ends.find(key)
+	if end == nil { // new, or with names that are not configured: the table holds bounded names alone
+		key = endKey{n.route(r.Route), n.kinds.value(r.Op), n.pool(r.Pool), n.model(r.Model), n.kinds.value(r.Kind), key.status}
+		end = n.ends.get(key, func() *endMetrics { return m.fam.end(key) })
+	}
 	end.requests.Inc()
 	end.duration.Observe(r.Total.Seconds())
 	m.fam.overhead.Observe(r.Overhead.Seconds())
@@ -110,20 +113,30 @@ func (m *Metrics) observeEnd(r *Record) {
 	if r.Reroute != "" {
 		n.counter(m.fam.reroutes, n.kinds.value(r.Reroute), "").Inc()
 	}
-	if r.Pool != "" {
-		m.observeAnswer(n, r)
+	if r.Pool == "" {
+		return // nobody answered
+	}
+	if r.First >= 0 {
+		end.first.Observe(r.First.Seconds())
+	}
+	for i, v := range [...]int64{r.Tokens.In, r.Tokens.Out, r.Tokens.Cached, r.Tokens.Reasoning} {
+		if v > 0 {
+			end.tokens[i].Add(float64(v))
+		}
+	}
+	if r.CostUSD != nil && *r.CostUSD > 0 {
+		n.counter(m.fam.cost, n.pool(r.Pool), n.model(r.Model)).Add(*r.CostUSD) // no series says 0 where the price is unknown
 	}
 }
 
 func (m *Metrics) observeAttempt(n *names, all []Attempt, i int) {
 	a := &all[i]
-	key := attemptKey{pool: n.pool(a.Pool), outcome: "ok"}
-	if a.Kind != "" {
-		key.outcome = n.kinds.value(a.Kind)
+	key := attemptKey{a.Pool, a.Kind}
+	at := n.attempts.find(key)
+	if at == nil {
+		key = attemptKey{n.pool(a.Pool), n.kinds.value(a.Kind)}
+		at = n.attempts.get(key, func() *attemptMetrics { return m.fam.attempt(key) })
 	}
-	at := n.attempts.get(key, func() *attemptMetrics {
-		return &attemptMetrics{m.fam.attempts.WithLabelValues(key.pool, key.outcome), m.fam.queue.WithLabelValues(key.pool)}
-	})
 	at.attempts.Inc()
 	at.queue.Observe(a.Queue.Seconds())
 	if i == 0 {
@@ -137,42 +150,22 @@ func (m *Metrics) observeAttempt(n *names, all []Attempt, i int) {
 	n.counter(m.fam.fallbacks, n.pool(last.Pool), n.pool(a.Pool)).Inc()
 }
 
-func (m *Metrics) observeAnswer(n *names, r *Record) {
-	key := answerKey{pool: n.pool(r.Pool), model: n.model(r.Model)}
-	a := n.answers.get(key, func() *answerMetrics { return m.fam.answer(key) })
-	if r.First >= 0 {
-		a.first.Observe(r.First.Seconds())
-	}
-	for i, v := range [...]int64{r.Tokens.In, r.Tokens.Out, r.Tokens.Cached, r.Tokens.Reasoning} {
-		if v > 0 {
-			a.tokens[i].Add(float64(v))
-		}
-	}
-	if r.CostUSD != nil && *r.CostUSD > 0 {
-		n.counter(m.fam.cost, key.pool, key.model).Add(*r.CostUSD) // no series says 0 where the price is unknown
-	}
-}
-
 type (
-	endKey     struct{ route, op, kind, status, pool string }
-	attemptKey struct{ pool, outcome string }
-	answerKey  struct{ pool, model string }
+	endKey     struct{ route, op, pool, model, kind, status string }
+	attemptKey struct{ pool, kind string }
 	pairKey    struct {
 		family *prometheus.CounterVec
 		a, b   string
 	}
 
 	endMetrics struct {
-		requests prometheus.Counter
-		duration prometheus.Observer
+		requests        prometheus.Counter
+		duration, first prometheus.Observer
+		tokens          [4]prometheus.Counter
 	}
 	attemptMetrics struct {
 		attempts prometheus.Counter
 		queue    prometheus.Observer
-	}
-	answerMetrics struct {
-		first  prometheus.Observer
-		tokens [4]prometheus.Counter
 	}
 )
 
@@ -194,11 +187,16 @@ type table[K comparable, V any] struct {
 	mu  sync.Mutex // held while a new map is made
 }
 
-func (t *table[K, V]) get(k K, resolve func() *V) *V {
+func (t *table[K, V]) find(k K) *V {
 	if m := t.now.Load(); m != nil {
-		if v := (*m)[k]; v != nil {
-			return v
-		}
+		return (*m)[k]
+	}
+	return nil
+}
+
+func (t *table[K, V]) get(k K, resolve func() *V) *V {
+	if v := t.find(k); v != nil {
+		return v
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -227,6 +225,9 @@ type closed struct {
 }
 
 func (c *closed) value(s string) string {
+	if s == "" {
+		return s
+	}
 	if m := c.now.Load(); m != nil && (*m)[s] {
 		return s
 	}

@@ -26,7 +26,7 @@ type Reader interface {
 
 // Observer sees each fact inside Emit, on the request's path: it must not block and must be quick.
 type Observer interface {
-	Observe(e *Event)
+	Observe(e Event)
 }
 
 // Source is a Reader with its name and the facts it wants.
@@ -80,7 +80,7 @@ func (r *Recorder) Emit(e Event) {
 		e.Time = time.Now()
 	}
 	for _, o := range r.observers {
-		o.Observe(&e)
+		o.Observe(e) // by value: a pointer would put each event on the heap
 	}
 	r.mu.Lock()
 	n := len(r.buf)

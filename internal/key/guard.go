@@ -61,7 +61,8 @@ func (g *Guard) Failed(addr netip.Addr, now time.Time) time.Duration {
 	return window - now.Sub(f.since)
 }
 
-// makeRoom keeps the table bounded: first what is over goes, then any one entry.
+// makeRoom keeps the table bounded: what is over goes, then any entries, down to three quarters, so that a flood of
+// addresses pays for one sweep in 2,000.
 func (g *Guard) makeRoom(known bool, now time.Time) {
 	if g.fails == nil {
 		g.fails = map[netip.Addr]fails{}
@@ -75,7 +76,7 @@ func (g *Guard) makeRoom(known bool, now time.Time) {
 		}
 	}
 	for a := range g.fails {
-		if len(g.fails) < maxAddresses {
+		if len(g.fails) <= maxAddresses*3/4 {
 			return
 		}
 		delete(g.fails, a)

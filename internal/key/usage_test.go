@@ -108,7 +108,7 @@ func TestCountsOutliveReloadAndRotation(t *testing.T) {
 func TestHistoriesOfLimits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s, k := &Set{}, &Key{Name: "a", usage: &usage{}}
-		k.RPM, k.Concurrent = rapid.IntRange(0, 40).Draw(rt, "rpm"), rapid.IntRange(0, 10).Draw(rt, "concurrent")
+		k.RPM, k.Concurrent = rapid.IntRange(1, 40).Draw(rt, "rpm"), rapid.IntRange(0, 10).Draw(rt, "concurrent")
 		now := time.Unix(1_790_000_000, 0)
 		var held []Admission
 		var times []time.Time
@@ -137,7 +137,7 @@ func TestHistoriesOfLimits(t *testing.T) {
 				held = held[1:]
 			},
 			"wait":  func(rt *rapid.T) { now = now.Add(time.Duration(rapid.IntRange(1, 30).Draw(rt, "s")) * time.Second) },
-			"limit": func(rt *rapid.T) { k.RPM = rapid.IntRange(0, 40).Draw(rt, "rpm") },
+			"limit": func(rt *rapid.T) { k.RPM = rapid.IntRange(1, 40).Draw(rt, "rpm") }, // a reload may change it
 		})
 	})
 }

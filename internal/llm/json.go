@@ -2,6 +2,7 @@ package llm
 
 import (
 	"bytes"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -183,12 +184,22 @@ func (n *Names) Add(s *Scanner, name []byte) error {
 	if n.more == nil {
 		n.more = map[string]bool{}
 	}
-	key := string(bytes.ToLower(name))
+	key := string(bytes.Map(fold, name))
 	if n.more[key] {
 		return &SyntaxError{Offset: s.i, Err: errDuplicate}
 	}
 	n.more[key] = true
 	return nil
+}
+
+// fold returns one and the same letter for all that differ from it in case only, as bytes.EqualFold sees it. Lower case is
+// not enough: U+017F is another s, and U+212A another k.
+func fold(r rune) rune {
+	least := r
+	for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
+		least = min(least, o)
+	}
+	return least
 }
 
 // Edit replaces the bytes of At by With. An empty span inserts.

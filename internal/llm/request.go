@@ -112,12 +112,17 @@ func (r *Request) Value(name string) []byte {
 	return v
 }
 
-// Edits collects changes to a request's body and applies them in one pass. The zero value is ready. The caller takes
-// care that no two replaced pieces overlap.
+// Edits collects changes to a request's body and applies them in one pass. The zero value is ready. Of several changes
+// to one member the last one holds; beyond that the caller takes care that no two replaced pieces overlap.
 type Edits struct {
 	list    []Edit
-	front   []byte   // members to insert before the first, each with its comma
+	added   []added  // members to insert before the first
 	removed []string // members to leave out
+}
+
+type added struct {
+	name string
+	raw  []byte
 }
 
 // Replace puts with in place of at.
@@ -125,16 +130,22 @@ func (e *Edits) Replace(at Span, with []byte) { e.list = append(e.list, Edit{At:
 
 // Set gives the outermost member name the raw value: in place where r has it, else as a new first member.
 func (e *Edits) Set(r *Request, name string, raw []byte) {
-	if m, ok := r.Member(name); ok {
-		if !bytes.Equal(m.Value.Of(r.Body), raw) {
-			e.Replace(m.Value, raw)
+	m, ok := r.Member(name)
+	if !ok {
+		for i := range e.added {
+			if e.added[i].name == name {
+				e.added[i].raw = raw
+				return
+			}
 		}
+		e.added = append(e.added, added{name, raw})
 		return
 	}
-	e.front = AppendQuoted(e.front, name)
-	e.front = append(e.front, ':')
-	e.front = append(e.front, raw...)
-	e.front = append(e.front, ',')
+	e.removed = slices.DeleteFunc(e.removed, func(n string) bool { return n == name })
+	e.list = slices.DeleteFunc(e.list, func(d Edit) bool { return d.At == m.Value })
+	if !bytes.Equal(m.Value.Of(r.Body), raw) {
+		e.Replace(m.Value, raw)
+	}
 }
 
 // Rename gives the outermost member old another name.
@@ -144,15 +155,16 @@ func (e *Edits) Rename(r *Request, old, name string) {
 	}
 }
 
-// Remove takes the outermost member name out.
+// Remove takes the outermost member name out, or what Set added under that name.
 func (e *Edits) Remove(r *Request, name string) {
+	e.added = slices.DeleteFunc(e.added, func(a added) bool { return a.name == name })
 	if _, ok := r.Member(name); ok {
 		e.removed = append(e.removed, name)
 	}
 }
 
 // Empty reports whether nothing changes.
-func (e *Edits) Empty() bool { return len(e.list) == 0 && len(e.front) == 0 && len(e.removed) == 0 }
+func (e *Edits) Empty() bool { return len(e.list) == 0 && len(e.added) == 0 && len(e.removed) == 0 }
 
 // Apply appends r's body with the changes to dst. Bytes that no change names are kept as they are; only where a member
 // is removed is the white space between members lost.
@@ -160,11 +172,10 @@ func (e *Edits) Apply(dst []byte, r *Request) []byte {
 	slices.SortStableFunc(e.list, func(a, b Edit) int { return cmp.Compare(a.At.From, b.At.From) })
 	open := bytes.IndexByte(r.Body, '{') + 1
 	if len(e.removed) == 0 {
-		dst = append(dst, r.Body[:open]...)
-		dst = append(dst, e.front...)
+		dst = e.front(append(dst, r.Body[:open]...))
 		return splice(dst, r.Body, open, len(r.Body), e.list)
 	}
-	dst = append(append(dst, '{'), e.front...)
+	dst = e.front(append(dst, '{'))
 	list := e.list
 	for _, m := range r.Members {
 		for len(list) > 0 && list[0].At.From < m.At.From {
@@ -185,6 +196,15 @@ func (e *Edits) Apply(dst []byte, r *Request) []byte {
 	return append(dst, '}')
 }
 
+// front appends the added members, each with its comma: a decoded body is never empty, as it names its model.
+func (e *Edits) front(dst []byte) []byte {
+	for _, a := range e.added {
+		dst = append(AppendQuoted(dst, a.name), ':')
+		dst = append(append(dst, a.raw...), ',')
+	}
+	return dst
+}
+
 // Head returns how many bytes at the body's start hold all changes, so that the rest can stay where it is; false when
 // the changes are not of that kind.
 func (e *Edits) Head(r *Request, limit int) (int, bool) {
@@ -199,7 +219,7 @@ func (e *Edits) Head(r *Request, limit int) (int, bool) {
 func (e *Edits) AppendHead(dst []byte, r *Request, n int) []byte {
 	slices.SortStableFunc(e.list, func(a, b Edit) int { return cmp.Compare(a.At.From, b.At.From) })
 	open := bytes.IndexByte(r.Body, '{') + 1
-	dst = append(append(dst, r.Body[:open]...), e.front...)
+	dst = e.front(append(dst, r.Body[:open]...))
 	return splice(dst, r.Body, open, n, e.list)
 }
 

@@ -8,7 +8,7 @@ const MaxEvent = 4 << 20
 // readSize is the room a stream asks for at first: a paced chunk is about 250 bytes, a burst fills the transport's 4 KiB.
 const readSize = 8 << 10
 
-// Frame is one server-sent event. Its bytes are valid until the next Space.
+// Frame is one server-sent event. Its bytes are valid until the next Space, those of Data until the next event.
 type Frame struct {
 	At    Span   // where it stands in the buffer, with the empty line at its end; see Frames.Raw
 	Data  []byte // the data lines, joined by line feeds
@@ -35,8 +35,8 @@ type Frames struct {
 	odd   bool // a CR was seen in this event
 }
 
-// Space returns room for the next read. Frames handed out before are no longer valid. It returns nil when one event grew
-// over MaxEvent.
+// Space returns room for the next read. Frames handed out before are no longer valid. It returns nil when MaxEvent bytes
+// are there and their event has not ended.
 func (f *Frames) Space() []byte {
 	if f.at > 0 {
 		n := copy(f.buf, f.buf[f.at:])
@@ -48,7 +48,7 @@ func (f *Frames) Space() []byte {
 		}
 		f.at = 0
 	}
-	if len(f.buf) > MaxEvent {
+	if len(f.buf) >= MaxEvent {
 		return nil
 	}
 	if len(f.buf) == 0 && cap(f.buf) > 8*readSize {
@@ -59,7 +59,7 @@ func (f *Frames) Space() []byte {
 		copy(grown, f.buf)
 		f.buf = grown
 	}
-	return f.buf[len(f.buf):cap(f.buf)]
+	return f.buf[len(f.buf):min(cap(f.buf), MaxEvent)]
 }
 
 // Took says how many bytes of Space were filled.

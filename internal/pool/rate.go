@@ -26,9 +26,9 @@ const (
 
 // NewRate returns the rate of a tier, or known where the store has one from before.
 func NewRate(tier string, known float64) *Rate {
-	r := &Rate{value: firstRates[tier]}
+	r := &Rate{value: max(firstRates[tier], leastRate)}
 	if known > 0 {
-		r.value, r.measured, r.saved = known, 1, known
+		r.value, r.measured, r.saved = believed(known), 1, known
 	}
 	return r
 }
@@ -45,7 +45,7 @@ func (r *Rate) Learn(tokens int64, perSecond float64) {
 	if tokens < leastPrompt || math.IsNaN(perSecond) || perSecond <= 0 {
 		return
 	}
-	perSecond = min(max(perSecond, leastRate), mostRate)
+	perSecond = believed(perSecond)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.measured++; r.measured == 1 {
@@ -54,6 +54,8 @@ func (r *Rate) Learn(tokens int64, perSecond float64) {
 	}
 	r.value += (perSecond - r.value) / 8
 }
+
+func believed(perSecond float64) float64 { return min(max(perSecond, leastRate), mostRate) }
 
 // Value returns tokens per second and whether they were measured.
 func (r *Rate) Value() (float64, bool) {

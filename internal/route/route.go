@@ -174,17 +174,21 @@ type Need struct {
 }
 
 // Plan returns the steps left for a request, in order, and those left out with the reason. Embeddings and rerank keep
-// the first step's model: vectors and scores of two models cannot be compared.
+// the model of the route's first step, even where that step is left out: vectors and scores of two models cannot be compared.
 func (r *Route) Plan(n Need) (steps []Step, skipped []Skip) {
 	steps = make([]Step, 0, len(r.Steps))
-	for _, s := range r.Steps {
+	var first string
+	for i, s := range r.Steps {
 		if s.Own {
 			s = s.named(n.Model)
+		}
+		if i == 0 {
+			first = s.Model
 		}
 		switch {
 		case s.Outside && (n.Local || r.Local):
 			skipped = append(skipped, Skip{s, "boundary"})
-		case !n.Op.Generates() && len(steps) > 0 && s.Model != steps[0].Model:
+		case !n.Op.Generates() && s.Model != first:
 			skipped = append(skipped, Skip{s, "model"})
 		default:
 			steps = append(steps, s)

@@ -103,9 +103,10 @@ func literal(status int, a *Attempt, q *request, b *Behaviour) answer {
 		ans.header.Set("Content-Type", "text/html; charset=utf-8")
 	case looksLikeStream(body) || q.Stream && status == http.StatusOK && !bytes.HasPrefix(body, []byte("{")):
 		ans = answer{status: status, header: streamHeader(), stream: true, early: true, pieces: func(yield func(piece) bool) {
-			wait := b.FirstDelay
-			for _, event := range bytes.SplitAfter(body, []byte("\n\n")) {
-				if len(event) > 0 && !yield(piece{wait: wait, data: event, content: true}) {
+			wait, rest := b.FirstDelay, body
+			for event := range bytes.SplitAfterSeq(body, []byte("\n\n")) {
+				rest = rest[len(event):]
+				if len(event) > 0 && !yield(piece{wait: wait, data: event, content: true, over: len(rest) == 0}) {
 					return
 				}
 				wait = b.Gap
@@ -132,7 +133,7 @@ func streamHeader() http.Header {
 func jsonAnswer(status int, body []byte) answer {
 	return answer{
 		status: status, header: http.Header{"Content-Type": {"application/json"}}, whole: true,
-		pieces: func(yield func(piece) bool) { yield(piece{data: body, content: true}) },
+		pieces: func(yield func(piece) bool) { yield(piece{data: body, content: true, over: true}) },
 	}
 }
 

@@ -49,6 +49,8 @@ type Attempt struct {
 	Chunks    int   `json:"chunks"` // content chunks written
 	BytesSent int64 `json:"bytes_sent"`
 	InFlight  int   `json:"in_flight"` // calls of this model at its arrival, itself included
+
+	working bool // counted in byModel
 }
 
 // Call reports whether the attempt asked for work (chat, completion, embedding, rerank)
@@ -96,14 +98,16 @@ func (s *Server) Active() int {
 	return s.active
 }
 
-// ActiveOf returns how many calls of a model have not ended, those that wait for a slot too.
+// ActiveOf returns how many calls of a model are at work, those that wait for a slot too.
+// A call is at work until the moment before its last content, its cut, or its peer's
+// leaving is seen: whoever has the whole answer never sees it counted.
 func (s *Server) ActiveOf(model string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byModel[model].active
 }
 
-// Peak returns the most calls of a model that were ever active at once since Reset.
+// Peak returns the most calls of a model that were ever at work at once since Reset.
 func (s *Server) Peak(model string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +224,7 @@ func (s *Server) read(a *Attempt, q *request) {
 		c.active++
 		c.peak = max(c.peak, c.active)
 		s.byModel[a.Model] = c
-		a.InFlight = c.active
+		a.InFlight, a.working = c.active, true
 	}
 	s.wake()
 }
@@ -238,12 +242,19 @@ func (s *Server) end(a *Attempt, how End) {
 	s.note(a, func(a *Attempt) {
 		a.Ended, a.End = time.Now(), how
 		s.active--
-		if a.InFlight > 0 {
-			c := s.byModel[a.Model]
-			c.active--
-			s.byModel[a.Model] = c
-		}
+		s.rest(a)
 	})
+}
+
+// rest takes a call out of those at work, once; s.mu is held.
+func (s *Server) rest(a *Attempt) {
+	if !a.working {
+		return
+	}
+	a.working = false
+	c := s.byModel[a.Model]
+	c.active--
+	s.byModel[a.Model] = c
 }
 
 // wake tells everyone in wait; s.mu is held.

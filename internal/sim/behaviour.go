@@ -205,6 +205,9 @@ func (b *Behaviour) Check() error {
 	if b.Usage != "" && !slices.Contains(usages, b.Usage) && !json.Valid([]byte(b.Usage)) {
 		faults = append(faults, fmt.Errorf("usage: %q is not one of %s, nor a JSON object", b.Usage, strings.Join(usages, ", ")))
 	}
+	if b.Error != nil && !json.Valid(b.Error) || b.StreamError != nil && b.StreamError.Error != nil && !json.Valid(b.StreamError.Error) {
+		faults = append(faults, errors.New("error: is not JSON"))
+	}
 	if b.Status != 0 && (b.Status < 200 || b.Status > 999) {
 		faults = append(faults, fmt.Errorf("status: %d is not between 200 and 999", b.Status))
 	}

@@ -36,14 +36,14 @@ func (o object) without(names []string) object {
 	return slices.DeleteFunc(slices.Clone(o), func(m member) bool { return slices.Contains(names, m.key) })
 }
 
-// encode is json.Marshal without HTML escapes. What it is given here always encodes;
-// anything else is a bug of this package.
+// encode is json.Marshal without HTML escapes. What this package gives it always encodes;
+// should it not, the error stands in its place.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(fmt.Sprintf("sim: encode %T: %v", v, err))
+		return fmt.Appendf(nil, "%q", "sim: "+err.Error())
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -46,22 +46,31 @@ func (n *Net) Listen(addr string) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on the in-memory network: %w", err)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if port == "0" {
-		port = strconv.Itoa(n.nextPort())
-		addr = net.JoinHostPort(host, port)
-	}
-	if n.listeners[addr] != nil {
-		return nil, opError("listen", nil, nil, syscall.EADDRINUSE)
-	}
 	num, err := strconv.Atoi(port)
 	if err != nil {
 		return nil, fmt.Errorf("listen on the in-memory network: port %q: %w", port, err)
 	}
-	l := &Listener{net: n, key: addr, addr: loopback(num), queue: make(chan *conn, backlog), done: make(chan struct{})}
-	n.listeners[addr] = l
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if num == 0 {
+		num = n.nextPort()
+	}
+	key := place(net.JoinHostPort(host, strconv.Itoa(num)))
+	if n.listeners[key] != nil {
+		return nil, opError("listen", nil, nil, syscall.EADDRINUSE)
+	}
+	l := &Listener{net: n, key: key, addr: loopback(num), queue: make(chan *conn, backlog), done: make(chan struct{})}
+	n.listeners[key] = l
 	return l, nil
+}
+
+// place is the key of an address: the names of this machine are one.
+func place(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil && (host == "" || host == "localhost" || host == "0.0.0.0") {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr
 }
 
 // BlackHole makes every dial to addr wait until its context ends, as a host that
@@ -69,14 +78,14 @@ func (n *Net) Listen(addr string) (*Listener, error) {
 func (n *Net) BlackHole(addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.holes[addr] = true
+	n.holes[place(addr)] = true
 }
 
 // DialContext connects to the listener at addr. It is refused (ECONNREFUSED) when
 // nobody listens there, and waits for ctx at a black hole.
 func (n *Net) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	n.mu.Lock()
-	l, hole, port := n.listeners[addr], n.holes[addr], n.nextPort()
+	l, hole, port := n.listeners[place(addr)], n.holes[place(addr)], n.nextPort()
 	n.mu.Unlock()
 	if hole {
 		<-ctx.Done()
@@ -154,8 +163,19 @@ func (l *Listener) Close() error {
 	}
 }
 
-// Addr returns the listener's address, 127.0.0.1 and its port.
-func (l *Listener) Addr() net.Addr { return l.addr }
+// Addr returns the address to dial: a *net.TCPAddr, but for a host that is a name.
+func (l *Listener) Addr() net.Addr {
+	if l.key == l.addr.String() {
+		return l.addr
+	}
+	return named(l.key)
+}
+
+// named is the address of a listener on a name.
+type named string
+
+func (named) Network() string  { return "tcp" }
+func (n named) String() string { return string(n) }
 
 func (l *Listener) put(c *conn) bool {
 	l.mu.Lock()

@@ -1,13 +1,10 @@
 package sim
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"iter"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -30,6 +27,7 @@ type piece struct {
 	wait    time.Duration // before it
 	data    []byte
 	content bool // counts as a content chunk
+	over    bool // the work is done when it is written
 }
 
 // Why a play ended early.
@@ -54,6 +52,7 @@ type player struct {
 	chunks int
 	headed bool
 	pings  bool
+	slot   chan struct{} // the slot it holds, or nil
 }
 
 func newPlayer(s *Server, a *Attempt, b Behaviour, w http.ResponseWriter, r *http.Request) *player {
@@ -77,22 +76,34 @@ func (p *player) result(err error) End {
 	return Completed
 }
 
-// takeSlot waits in line for one of the script's slots. The caller releases it.
-func (p *player) takeSlot() (release func(), err error) {
+// takeSlot waits in line for one of the script's slots. settle gives it back.
+func (p *player) takeSlot() error {
 	p.s.mu.Lock()
 	slots := p.s.slots
 	p.s.mu.Unlock()
 	if slots == nil || !p.a.Call() {
-		return func() {}, nil
+		return nil
 	}
 	select {
 	case slots <- struct{}{}:
-		return func() { <-slots }, nil
+		p.slot = slots
+		return nil
 	case <-p.ctx.Done():
-		return nil, errLeft
+		return errLeft
 	case <-p.s.done:
-		return nil, errStopped
+		return errStopped
 	}
+}
+
+// settle says that the work is done: the slot is free and the call is no longer counted.
+// It comes before the last write, so that a peer that asks again at once, having read the
+// answer, is never counted twice. Later calls do nothing.
+func (p *player) settle() {
+	if p.slot != nil {
+		<-p.slot
+		p.slot = nil
+	}
+	p.s.note(p.a, p.s.rest)
 }
 
 func (p *player) play(ans answer) error {
@@ -219,6 +230,9 @@ func (p *player) body(ans answer) error {
 			data = append(data, squeeze.end()...)
 			p.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 		}
+		if pc.over && p.b.Cut == nil {
+			p.settle()
+		}
 		if err := p.sendHead(); err != nil {
 			return err
 		}
@@ -228,6 +242,9 @@ func (p *player) body(ans answer) error {
 		if pc.content {
 			p.contentSent()
 		}
+	}
+	if p.b.Cut == nil {
+		p.settle()
 	}
 	if err := p.sendHead(); err != nil {
 		return err
@@ -370,138 +387,11 @@ func (p *player) cut() error {
 	}
 	switch how := p.b.Cut.How; how {
 	case "end":
+		p.settle()
 		return errCut
 	case "stall":
 		return p.hold()
 	default:
 		return p.sever(how)
 	}
-}
-
-// sever closes the connection, by a reset when how is rst.
-func (p *player) sever(how string) error {
-	c, err := p.hijack()
-	if err != nil {
-		panic(http.ErrAbortHandler) // not net/http's own server: the next best
-	}
-	p.shut(c, how)
-	return errCut
-}
-
-func (p *player) hijack() (net.Conn, error) {
-	c, _, err := http.NewResponseController(p.w).Hijack()
-	if err != nil {
-		return nil, err
-	}
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.s.hijacked[c] = true
-	if p.s.closed {
-		_ = c.Close()
-	}
-	return c, nil
-}
-
-func (p *player) shut(c net.Conn, how string) {
-	if how == "rst" {
-		under := c
-		if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
-			under = t.NetConn()
-		}
-		if l, ok := under.(interface{ SetLinger(int) error }); ok {
-			_ = l.SetLinger(0)
-		}
-		_ = under.Close()
-	}
-	_ = c.Close()
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	delete(p.s.hijacked, c)
-}
-
-// raw writes the connection's bytes itself and then ends it.
-func (p *player) raw(data []byte) error {
-	c, err := p.hijack()
-	if err != nil {
-		return p.sever("fin")
-	}
-	how := "fin"
-	defer func() { p.shut(c, how) }()
-	ctx, cancel := context.WithCancel(context.Background())
-	watched := make(chan struct{})
-	go func() { // net/http no longer watches a hijacked connection
-		defer close(watched)
-		defer cancel()
-		_, _ = io.Copy(io.Discard, c)
-	}()
-	defer func() {
-		_ = c.SetReadDeadline(time.Unix(1, 0))
-		<-watched
-	}()
-	p.ctx, p.out, p.flush = ctx, c, func() error { return nil }
-	p.headSent(rawStatus(data))
-	at := p.b.Cut
-	p.b.Cut = nil
-	if p.b.Slice == 0 && len(data) > 0 {
-		p.b.Slice = len(data)
-	}
-	if at != nil {
-		data = data[:min(len(data), at.After)]
-	}
-	if err := p.write(data); err != nil || at == nil {
-		return err
-	}
-	if how = at.How; how == "stall" {
-		return p.hold()
-	}
-	return errCut
-}
-
-func rawStatus(data []byte) int {
-	_, rest, _ := bytes.Cut(data[:min(len(data), 64)], []byte(" "))
-	n, _ := strconv.Atoi(string(rest[:min(len(rest), 3)]))
-	return n
-}
-
-// squeezer compresses a body piece by piece; without a mode it passes it on.
-type squeezer struct {
-	cut bool
-	buf bytes.Buffer
-	zip *gzip.Writer
-}
-
-func newSqueezer(mode string) *squeezer {
-	q := &squeezer{cut: mode == "cut"}
-	if mode != "" {
-		q.zip = gzip.NewWriter(&q.buf)
-	}
-	return q
-}
-
-func (q *squeezer) add(data []byte) []byte {
-	if q.zip == nil {
-		return data
-	}
-	if q.cut {
-		data = data[:len(data)/2]
-	}
-	_, _ = q.zip.Write(data) // into memory
-	_ = q.zip.Flush()
-	return q.take()
-}
-
-func (q *squeezer) end() []byte {
-	if q.zip == nil || q.cut {
-		return nil
-	}
-	_ = q.zip.Close()
-	zip := q.take()
-	q.zip = nil
-	return zip
-}
-
-func (q *squeezer) take() []byte {
-	out := bytes.Clone(q.buf.Bytes())
-	q.buf.Reset()
-	return out
 }

@@ -46,11 +46,12 @@ type Options struct {
 // Server is one simulated server. It is an http.Handler, and Serve gives it a listener of
 // its own. It is safe for concurrent use. In a synctest bubble, make it inside the bubble.
 type Server struct {
-	opt  Options
-	http http.Server
-	done chan struct{} // closed by Close
-	busy sync.WaitGroup
-	conn atomic.Int64 // numbers the connections
+	opt   Options
+	http  http.Server
+	done  chan struct{} // closed by Close
+	fault error         // of the first script
+	busy  sync.WaitGroup
+	conn  atomic.Int64 // numbers the connections
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
@@ -77,8 +78,8 @@ type connection struct {
 
 type connKey struct{}
 
-// New returns a Server. It panics when opt.Script has faults, since those of a file are
-// found by ParseScript: what is left is a bug of the caller.
+// New returns a Server. When opt.Script has faults, Start and Serve fail with them and
+// ServeHTTP answers nothing but them.
 func New(opt Options) *Server {
 	if opt.Name == "" {
 		opt.Name = "sim"
@@ -102,9 +103,7 @@ func New(opt Options) *Server {
 	s.http.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, &connection{id: s.conn.Add(1)})
 	}
-	if err := s.SetScript(opt.Script); err != nil {
-		panic(err)
-	}
+	s.fault = s.SetScript(opt.Script)
 	return s
 }
 
@@ -144,6 +143,9 @@ func (s *Server) Set(model string, behaviours ...Behaviour) error {
 
 // Serve answers on l until Close; it then returns nil.
 func (s *Server) Serve(l net.Listener) error {
+	if s.fault != nil {
+		return s.fault
+	}
 	s.mu.Lock()
 	s.url = "http://" + l.Addr().String()
 	s.mu.Unlock()
@@ -173,6 +175,10 @@ func (s *Server) Start(t TB) *Server {
 // StartOn serves on l until the test ends, and returns s.
 func (s *Server) StartOn(t TB, l net.Listener) *Server {
 	t.Helper()
+	if s.fault != nil {
+		_ = l.Close()
+		t.Fatalf("%v", s.fault)
+	}
 	s.mu.Lock()
 	s.url = "http://" + l.Addr().String()
 	s.mu.Unlock()
@@ -269,16 +275,18 @@ func (s *Server) peerLeft(a *Attempt) {
 
 // serve finds the behaviour and the answer, and plays it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *Attempt, q *request) End {
+	if s.fault != nil {
+		return newPlayer(s, a, Behaviour{}, w, r).finish(s.failure(fault{status: http.StatusInternalServerError, message: s.fault.Error()}))
+	}
 	b, err := s.behaviour(a, q)
 	if err != nil {
 		return newPlayer(s, a, Behaviour{}, w, r).finish(s.failure(badRequest("sim: " + err.Error())))
 	}
 	p := newPlayer(s, a, b, w, r)
-	release, err := p.takeSlot()
-	if err != nil {
+	if err := p.takeSlot(); err != nil {
 		return p.result(err)
 	}
-	defer release()
+	defer p.settle()
 	return p.finish(s.answer(r, a, q, &p.b))
 }
 

@@ -1,11 +1,16 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,4 +276,67 @@ func TestServerWaitsEndWithTheContext(t *testing.T) {
 			t.Errorf("got %v, want the deadline", err)
 		}
 	})
+}
+
+func TestRefereeNeverCountsAnAnsweredCall(t *testing.T) {
+	s := New(Options{Script: Script{Slots: 1, On: map[string]Sequence{"m": {{Text: "x"}}}}}).Start(t)
+	addr := strings.TrimPrefix(s.URL(), "http://")
+	// Each client reads up to the last byte of the answer and asks again at once, on
+	// another connection, before the server can have seen its handler return.
+	for _, tt := range []struct{ body, last string }{{askWhole, `"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}`}, {askStream, "[DONE]\n\n"}} {
+		for range 300 {
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: sim\r\nContent-Length: %d\r\n\r\n%s", len(tt.body), tt.body)
+			var got []byte
+			for buf := make([]byte, 4096); !bytes.Contains(got, []byte(tt.last)); {
+				n, err := c.Read(buf)
+				if err != nil {
+					t.Fatalf("%v after %q", err, got)
+				}
+				got = append(got, buf[:n]...)
+			}
+			defer c.Close()
+		}
+	}
+	if got := s.Peak("m"); got != 1 {
+		t.Errorf("peak %d of calls that came one after the other, want 1", got)
+	}
+}
+
+func TestServerTellsTheFaultsOfItsScript(t *testing.T) {
+	s := New(Options{Script: Script{On: map[string]Sequence{"m": {{Drop: "off"}}}}})
+	if err := s.Serve(nil); err == nil || !strings.Contains(err.Error(), `on.m[0]: drop: "off"`) {
+		t.Errorf("Serve: %v", err)
+	}
+	front := httptest.NewServer(s)
+	defer front.Close()
+	resp, err := front.Client().Post(front.URL+"/v1/chat/completions", "", strings.NewReader(askWhole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if data, _ := io.ReadAll(resp.Body); resp.StatusCode != 500 || !strings.Contains(string(data), "on.m[0]") {
+		t.Errorf("got %d %s, want 500 and the place", resp.StatusCode, data)
+	}
+}
+
+func TestServerBreaksConnectionsInsideAnotherServer(t *testing.T) {
+	for name, start := range map[string]func(http.Handler) *httptest.Server{"plain": httptest.NewServer, "TLS": httptest.NewTLSServer} {
+		s := New(Options{Script: Script{On: map[string]Sequence{"m": {{Cut: &Cut{After: 50, How: "rst"}}}}}})
+		front := start(s)
+		resp, err := front.Client().Post(front.URL+"/v1/chat/completions", "", strings.NewReader(askStream))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if len(data) != 50 || !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s: %d bytes, %v; want 50 and a reset", name, len(data), err)
+		}
+		front.Close()
+		_ = s.Close()
+	}
 }

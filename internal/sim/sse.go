@@ -16,6 +16,7 @@ type event struct {
 	raw     []byte // written as it is, instead of payload
 	content bool   // counts as a content chunk
 	finish  bool   // carries the finish_reason
+	over    bool   // the work is done when it is written
 }
 
 // streamAnswer is the answer that sends events as b frames and breaks them.
@@ -75,14 +76,14 @@ func (c *call) interject(yield func(event) bool, n int) bool {
 	if fail.Error != nil {
 		payload = encode(object{{"error", fail.Error}})
 	}
-	if yield(event{wait: wait, payload: payload}) && fail.Done {
+	if yield(event{wait: wait, payload: payload, over: true}) && fail.Done {
 		yield(event{payload: []byte("[DONE]")})
 	}
 	return false
 }
 
 func (c *call) done(yield func(event) bool) {
-	sse, end := c.b.SSE, event{payload: []byte("[DONE]")}
+	sse, end := c.b.SSE, event{payload: []byte("[DONE]"), over: true}
 	if !sse.NoDone && !yield(end) {
 		return
 	}
@@ -98,12 +99,12 @@ func (c *call) done(yield func(event) bool) {
 // scriptedEvents are the payloads a script gives, each as an event.
 func (c *call) scriptedEvents(yield func(event) bool) {
 	wait := c.b.FirstDelay
-	for _, text := range c.b.Events {
+	for i, text := range c.b.Events {
 		payload := []byte(strings.ReplaceAll(text, "{nonce}", c.a.Nonce))
 		if c.b.Fill {
 			payload = fillOne(payload, "chat.completion.chunk", c.a, c.q)
 		}
-		if !yield(event{wait: wait, payload: payload, content: true}) {
+		if !yield(event{wait: wait, payload: payload, content: true, over: i == len(c.b.Events)-1}) {
 			return
 		}
 		wait = c.b.Gap
@@ -132,7 +133,7 @@ func frames(sse SSE, events iter.Seq[event]) iter.Seq[piece] {
 				data = append([]byte("\ufeff"), data...)
 			}
 			i++
-			if !yield(piece{wait: e.wait, data: data, content: e.content}) {
+			if !yield(piece{wait: e.wait, data: data, content: e.content, over: e.over || e.finish}) {
 				return
 			}
 		}
@@ -190,7 +191,7 @@ func openEnd(pieces iter.Seq[piece]) iter.Seq[piece] {
 // blob joins all pieces into one, which takes as long as they took.
 func blob(pieces iter.Seq[piece]) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
-		all := piece{content: true}
+		all := piece{content: true, over: true}
 		for p := range pieces {
 			all.wait += p.wait
 			all.data = append(all.data, p.data...)

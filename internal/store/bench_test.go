@@ -54,3 +54,17 @@ func sampleRequest(n int, at time.Time) Request {
 		Session: "s-77", Version: "3", Bytes: 12345, TokensEst: 3000, Messages: 12, Tools: 20, Stream: true, MaxTokens: 4096,
 	}
 }
+
+// BenchmarkOpen opens a file that is up to date: at most 5 ms.
+func BenchmarkOpen(b *testing.B) {
+	dir := b.TempDir()
+	for b.Loop() {
+		s, err := Open(b.Context(), dir, Options{KeepCorrupt: true})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		s.Close()
+		b.StartTimer()
+	}
+}

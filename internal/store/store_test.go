@@ -256,14 +256,6 @@ func TestADamagedFileIsKeptAside(t *testing.T) { // F57
 		}
 		return dir
 	}
-	reopen := func(t *testing.T, dir string) (*Store, string) {
-		var log bytes.Buffer
-		s := open(t, dir, Options{KeepCorrupt: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if err := s.WriteFacts(t.Context(), []Fact{{Time: time.Now(), Event: "health"}}); err != nil {
-			t.Errorf("the new store takes nothing: %v", err)
-		}
-		return s, log.String()
-	}
 	t.Run("not a database at all", func(t *testing.T) {
 		dir := prepare(t)
 		junk := bytes.Repeat([]byte("junk"), 10_000)
@@ -313,6 +305,16 @@ func TestADamagedFileIsKeptAside(t *testing.T) { // F57
 			t.Errorf("%s was taken for damaged again: %s", s.Path(), log)
 		}
 	})
+}
+
+// reopen opens a store that keeps a damaged file aside, and returns what it logged.
+func reopen(t *testing.T, dir string) (*Store, string) {
+	var log bytes.Buffer
+	s := open(t, dir, Options{KeepCorrupt: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err := s.WriteFacts(t.Context(), []Fact{{Time: time.Now(), Event: "health"}}); err != nil {
+		t.Errorf("the new store takes nothing: %v", err)
+	}
+	return s, log.String()
 }
 
 func TestALockedStoreIsAnErrorNotAHang(t *testing.T) { // F57

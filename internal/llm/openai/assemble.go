@@ -2,7 +2,9 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,14 +35,6 @@ type gathered struct {
 	logprobs fields
 	extra    fields
 	calls    []*call
-}
-
-// call is one tool call of the answer to be.
-type call struct {
-	index    int64 // as the server numbered it, -1 when it did not
-	id       []byte
-	function fields
-	extra    fields
 }
 
 type named struct {
@@ -166,7 +160,7 @@ func (a *assembly) event(f *llm.Frame) error {
 	if f.Empty || a.seen.Done {
 		return nil
 	}
-	if text, ok := a.known(f.Data); ok {
+	if text, ok := a.known(f.Data); ok && a.into.kind == '"' {
 		if text.From < text.To {
 			a.content()
 			a.into.raw = append(a.into.raw, text.Of(f.Data)...)
@@ -211,7 +205,7 @@ func (a *assembly) chunk(data []byte) error {
 
 // outer keeps the members beside the choices.
 func (a *assembly) outer(c *chunk) {
-	s := llm.NewScanner(c.data, 512)
+	s := llm.NewScanner(c.data, maxDepth)
 	_ = s.Members(func(name []byte) error { // walked before: it cannot fail
 		at, err := s.Value()
 		v := at.Of(c.data)
@@ -233,15 +227,15 @@ func (a *assembly) outer(c *chunk) {
 // take adds one walked choice.
 func (a *assembly) take(c *choice) error {
 	data := a.walker.data
-	a.choice(c, data)
-	g := a.gather(max(0, count(c.index.Of(data))))
+	a.choice(c)
+	g := a.gather(c.n)
 	a.now = g
 	if !c.finish.IsZero() {
 		g.finish = append(g.finish[:0], c.finish.Of(data)...)
 	}
 	for _, m := range a.delta {
 		switch v := m.at.Of(data); {
-		case m.name == "tool_calls" && v[0] == '[':
+		case m.name == "tool_calls":
 			g.tools(v)
 		case m.name == "role":
 			g.message.get("role").last(v)
@@ -275,7 +269,7 @@ func (a *assembly) gather(index int64) *gathered {
 
 // joinAll joins each member of the object v.
 func joinAll(f *fields, v []byte) {
-	s := llm.NewScanner(v, 512)
+	s := llm.NewScanner(v, maxDepth)
 	if s.Peek() != '{' {
 		return
 	}
@@ -288,92 +282,15 @@ func joinAll(f *fields, v []byte) {
 
 // more keeps the members of a choice that Weir does not know.
 func (g *gathered) more(v []byte) {
-	s := llm.NewScanner(v, 512)
+	s := llm.NewScanner(v, maxDepth)
 	_ = s.Members(func(name []byte) error {
 		at, err := s.Value()
 		switch string(name) {
 		case "index", "delta", "finish_reason", "logprobs", "text":
 		default:
-			g.extra.get(string(name)).last(at.Of(v))
-		}
-		return err
-	})
-}
-
-// tools adds the deltas of tool calls.
-func (g *gathered) tools(v []byte) {
-	s := llm.NewScanner(v, 512)
-	_ = s.Elements(func(int) error {
-		at, err := s.Value()
-		g.tool(at.Of(v))
-		return err
-	})
-}
-
-func (g *gathered) tool(v []byte) {
-	var id, function []byte
-	index := int64(-1)
-	var rest fields
-	s := llm.NewScanner(v, 512)
-	if s.Peek() != '{' {
-		return
-	}
-	_ = s.Members(func(name []byte) error {
-		at, err := s.Value()
-		m := at.Of(v)
-		switch {
-		case string(name) == "id":
-			if !isNull(m) && len(m) > 2 {
-				id = m
+			if m := g.extra.get(string(name)); m.raw == nil || !isNull(at.Of(v)) {
+				m.last(at.Of(v))
 			}
-		case string(name) == "index":
-			index = count(m)
-		case string(name) == "function" && m[0] == '{':
-			function = m
-		default:
-			rest.get(string(name)).last(m)
-		}
-		return err
-	})
-	c := g.open(index, id)
-	for _, m := range rest {
-		c.extra.get(m.name).last(m.raw)
-	}
-	if function != nil {
-		c.join(function)
-	}
-}
-
-// open returns the call that a delta belongs to: by id; else by the server's index; else the one opened last. A new id
-// at an index that is taken starts a new call: some servers number every call 0.
-func (g *gathered) open(index int64, id []byte) *call {
-	for i := len(g.calls) - 1; i >= 0; i-- {
-		c := g.calls[i]
-		switch {
-		case id != nil && bytes.Equal(c.id, id),
-			id != nil && c.id == nil && c.index == index && index >= 0,
-			id == nil && (c.index == index || index < 0):
-			if id != nil {
-				c.id = bytes.Clone(id)
-			}
-			return c
-		}
-	}
-	c := &call{index: index, id: bytes.Clone(id)}
-	g.calls = append(g.calls, c)
-	return c
-}
-
-// join adds a piece of a call's function: the name comes whole, arguments in pieces.
-func (c *call) join(v []byte) {
-	s := llm.NewScanner(v, 512)
-	_ = s.Members(func(name []byte) error {
-		at, err := s.Value()
-		m := at.Of(v)
-		if f := c.function.get(string(name)); string(name) != "name" {
-			f.join(m)
-		} else if !isNull(m) && len(m) > 2 {
-			f.last(m)
 		}
 		return err
 	})
@@ -381,8 +298,8 @@ func (c *call) join(v []byte) {
 
 // End takes the end of the body and returns the whole answer.
 func (a *assembly) End() ([]byte, error) {
-	if f, ok := a.frames.Rest(); ok {
-		if err := a.event(&f); err != nil && llm.KindOf(err) != llm.Stalled {
+	if f, ok := a.frames.Rest(); ok && isEntire(f.Data) {
+		if err := a.event(&f); err != nil {
 			return nil, err
 		}
 	}
@@ -406,6 +323,7 @@ func (a *assembly) answer() []byte {
 	out := append([]byte(`{"object":"`), object(a.op, false)...)
 	out = a.top.members(append(out, `",`...))
 	out = append(out, `"choices":[`...)
+	slices.SortStableFunc(a.choices, func(x, y *gathered) int { return cmp.Compare(x.index, y.index) })
 	for _, g := range a.choices {
 		out = append(g.append(out, a.op), ',')
 	}
@@ -421,7 +339,9 @@ func (g *gathered) append(dst []byte, op llm.Op) []byte {
 	dst = append(dst, ',')
 	if op == llm.Completions {
 		text := g.message.get("text")
-		text.kind = '"'
+		if text.kind != '"' {
+			text.kind, text.raw = '"', nil // null in every chunk: no text
+		}
 		dst = append(text.append(append(dst, `"text":`...)), ',')
 	} else {
 		dst = append(g.reply(append(dst, `"message":`...)), ',')
@@ -433,6 +353,9 @@ func (g *gathered) append(dst []byte, op llm.Op) []byte {
 		dst = append(g.logprobs.object(dst), ',')
 	}
 	dst = g.extra.members(dst)
+	if g.finish == nil {
+		g.finish = []byte("null")
+	}
 	dst = append(append(dst, `"finish_reason":`...), g.finish...)
 	return append(dst, '}')
 }
@@ -452,24 +375,6 @@ func (g *gathered) reply(dst []byte) []byte {
 			dst = append(c.append(dst), ',')
 		}
 		dst = append(closing(dst, ']'), ',')
-	}
-	return closing(dst, '}')
-}
-
-func (c *call) append(dst []byte) []byte {
-	if c.id == nil {
-		c.id = llm.AppendQuoted(nil, "call_"+rand.Text())
-	}
-	if m := c.extra.get("type"); m.raw == nil || isNull(m.raw) {
-		m.last([]byte(`"function"`))
-	}
-	dst = append(append(dst, `{"id":`...), c.id...)
-	dst = c.extra.members(append(dst, ','))
-	if len(c.function) > 0 {
-		if m := c.function.get("arguments"); m.kind == 0 {
-			m.kind, m.raw = '"', nil
-		}
-		dst = append(c.function.object(append(dst, `"function":`...)), ',')
 	}
 	return closing(dst, '}')
 }

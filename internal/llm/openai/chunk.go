@@ -1,12 +1,16 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strconv"
 
 	"weir/internal/llm"
 )
+
+// maxDepth bounds the nesting of what upstreams send.
+const maxDepth = 512
 
 // chunk is what the walk of one event's data found. Spans are places in data; zero means absent.
 type chunk struct {
@@ -26,6 +30,7 @@ type choice struct {
 	at, index, delta, finish, logprobs llm.Span
 	text                               llm.Span // completions
 	extra                              bool     // a member that is none of these
+	n                                  int64    // its number: the index, or its place in the list where the server gave none
 }
 
 // walker walks events. It is reused from event to event.
@@ -40,11 +45,14 @@ type walker struct {
 
 func isNull(b []byte) bool { return string(b) == "null" }
 
+// isBlank reports a raw value that says nothing: absent, null or "".
+func isBlank(b []byte) bool { return len(b) == 0 || isNull(b) || string(b) == `""` }
+
 // walk reads data strictly. Errors are syntax errors: the event is no JSON object.
 func (w *walker) walk(data []byte) error {
 	w.chunk = chunk{data: data, edits: w.edits[:0], plain: true}
 	w.parts = 0
-	w.s = llm.NewScanner(data, 512)
+	w.s = llm.NewScanner(data, maxDepth)
 	if err := w.s.Members(w.member); err != nil {
 		return err
 	}
@@ -103,18 +111,30 @@ func (w *walker) element(i int) error {
 		return err
 	}
 	w.choice.at = llm.Span{From: from, To: w.s.Offset()}
-	if w.choice.index.IsZero() {
-		raw := append([]byte(`"index":`), byte('0'+i%10))
-		if w.choice.at.To-w.choice.at.From > 2 {
-			raw = append(raw, ',')
-		}
-		w.edits = append(w.edits, llm.Edit{At: llm.Span{From: from + 1, To: from + 1}, With: raw})
-		w.plain = false
+	if w.choice.n = count(w.choice.index.Of(w.data)); w.choice.n < 0 {
+		w.choice.n, w.plain = int64(i), false
+		w.number()
 	}
 	if w.each != nil {
 		return w.each(&w.choice)
 	}
 	return nil
+}
+
+// number gives the choice the index that it lacks.
+func (w *walker) number() {
+	c := &w.choice
+	raw := strconv.AppendInt(nil, c.n, 10)
+	if !c.index.IsZero() {
+		w.edits = append(w.edits, llm.Edit{At: c.index, With: raw})
+		return
+	}
+	raw = append([]byte(`"index":`), raw...)
+	at := c.at.From + 1
+	if len(bytes.TrimSpace(w.data[at:c.at.To-1])) > 0 {
+		raw = append(raw, ',')
+	}
+	w.edits = append(w.edits, llm.Edit{At: llm.Span{From: at, To: at}, With: raw})
 }
 
 func (w *walker) choiceMember(name []byte) error {

@@ -31,6 +31,7 @@ func (Dialect) Decode(op llm.Op, body []byte, maxDepth int) (*llm.Request, error
 		return nil, d.explain(err)
 	}
 	if err := d.s.End(); err != nil {
+		d.path = "" // no member is at fault
 		return nil, d.explain(err)
 	}
 	if err := d.check(); err != nil {
@@ -61,7 +62,6 @@ type decoder struct {
 	names llm.Names
 	path  string // where the scan stands, for the error
 	text  int    // bytes that become prompt tokens
-	input bool
 }
 
 func (d *decoder) explain(err error) error {
@@ -163,7 +163,6 @@ func (d *decoder) scalar(name, v []byte) error {
 	case "audio":
 		d.r.Whole = d.r.Whole || !null
 	case "prompt", "input", "query", "documents":
-		d.input = d.input || !null
 		d.text += len(v)
 	case "messages":
 		d.text += len(v)
@@ -318,16 +317,20 @@ func (d *decoder) check() error {
 			return invalid("messages", "messages must hold at least one message")
 		}
 	case llm.Completions:
-		if !d.input {
-			return invalid("prompt", "prompt is missing")
-		}
+		return d.present("prompt")
 	case llm.Embeddings:
-		if !d.input {
-			return invalid("input", "input is missing")
-		}
+		return d.present("input")
 	case llm.Rerank:
-		if !d.input {
-			return invalid("query", "query and documents are missing")
+		return d.present("query", "documents")
+	}
+	return nil
+}
+
+// present checks that each of the outermost members is there and not null.
+func (d *decoder) present(names ...string) error {
+	for _, name := range names {
+		if d.r.Value(name) == nil {
+			return invalid(name, "%s is missing", name)
 		}
 	}
 	return nil

@@ -35,8 +35,7 @@ func (Dialect) Edits(r *llm.Request, t *llm.Target) (*llm.Edits, error) {
 		if t.Stream && t.Progress {
 			e.Set(r, "return_progress", rawTrue)
 		}
-		limit(e, r, t.MaxTokens)
-		sample(e, r, t.Sampling)
+		sample(e, r, t)
 		if err := history(e, r, t); err != nil {
 			return nil, err
 		}
@@ -71,39 +70,19 @@ func askUsage(e *llm.Edits, r *llm.Request) {
 	e.Set(r, "stream_options", append(out, '}'))
 }
 
-// limit leaves exactly the one name of the token limit that the backend takes (C157).
-func limit(e *llm.Edits, r *llm.Request, name string) {
-	if name != "max_tokens" && name != "max_completion_tokens" {
-		return
-	}
-	other := "max_completion_tokens"
-	if name == other {
-		other = "max_tokens"
-	}
-	if _, ok := r.Member(other); !ok {
-		return
-	}
-	// Both: the newer name wins, whichever is sent on.
-	if v := r.Value("max_completion_tokens"); v != nil && r.Value("max_tokens") != nil {
-		if name == "max_tokens" {
-			e.Set(r, name, v)
-		}
-		e.Remove(r, other)
-		return
-	}
-	if _, ok := r.Member(name); ok { // one of the two is null
-		if v := r.Value(other); v != nil {
-			e.Set(r, name, v)
-		}
-		e.Remove(r, other)
-		return
-	}
-	e.Rename(r, other, name)
-}
+const (
+	oldLimit = "max_tokens"
+	newLimit = "max_completion_tokens"
+)
 
-func sample(e *llm.Edits, r *llm.Request, list []llm.Sampling) {
-	for _, p := range list {
+// sample defaults, forces and strips sampling parameters. The token limit is one parameter with two names.
+func sample(e *llm.Edits, r *llm.Request, t *llm.Target) {
+	var ruled *llm.Sampling
+	for i := range t.Sampling {
+		p := &t.Sampling[i]
 		switch {
+		case p.Name == oldLimit || p.Name == newLimit:
+			ruled = p
 		case p.Strip:
 			e.Remove(r, p.Name)
 		case p.Force != nil:
@@ -112,54 +91,92 @@ func sample(e *llm.Edits, r *llm.Request, list []llm.Sampling) {
 			e.Set(r, p.Name, p.Default)
 		}
 	}
+	limit(e, r, t.MaxTokens, ruled)
+}
+
+// limit leaves exactly the one name of the token limit that the backend takes (C157), with the value that the client or
+// the pool's rule says. A backend without a name of its own gets what the client sent.
+func limit(e *llm.Edits, r *llm.Request, name string, p *llm.Sampling) {
+	v := r.Value(newLimit) // both: the newer name wins, whichever is sent on
+	if v == nil {
+		v = r.Value(oldLimit)
+	}
+	if name != oldLimit && name != newLimit {
+		if p == nil {
+			return
+		}
+		if name = p.Name; r.Value(newLimit) != nil {
+			name = newLimit
+		} else if v != nil {
+			name = oldLimit
+		}
+	}
+	other := newLimit
+	if name == other {
+		other = oldLimit
+	}
+	sent := r.Value(other)
+	switch {
+	case p == nil:
+	case p.Strip:
+		e.Remove(r, oldLimit)
+		e.Remove(r, newLimit)
+		return
+	case p.Force != nil:
+		v = p.Force
+	case v == nil:
+		v = p.Default
+	}
+	if _, ok := r.Member(name); !ok && sent != nil && bytes.Equal(v, sent) {
+		e.Rename(r, other, name)
+		return
+	}
+	e.Remove(r, other)
+	if v != nil {
+		e.Set(r, name, v)
+	}
 }
 
 // history mends the messages for backends that refuse null contents or the developer role.
 func history(e *llm.Edits, r *llm.Request, t *llm.Target) error {
+	merged := 0 // up to here the messages were rewritten
 	if r.Developer && t.Developer == "system" {
-		out, err := mergeLeading(r, t.NullContent)
+		list, err := messages(r)
 		if err != nil {
 			return err
 		}
-		e.Replace(r.MessagesAt, out)
-		return nil
+		merged = mergeLeading(e, list)
 	}
 	for i, at := range r.Nulls {
-		switch t.NullContent {
-		case "empty":
+		switch {
+		case at.From < merged:
+		case t.NullContent == "empty":
 			e.Replace(at, []byte(`""`))
-		case "omit":
+		case t.NullContent == "omit":
 			e.Replace(r.NullMembers[i], nil)
 		}
 	}
 	return nil
 }
 
-// mergeLeading rewrites the messages for templates that know one system turn at the start: developer becomes system, and
-// the leading ones are merged in order (C160). All other messages keep their bytes.
-func mergeLeading(r *llm.Request, nulls string) ([]byte, error) {
-	list, err := messages(r)
-	if err != nil {
-		return nil, err
-	}
-	out := []byte{'['}
-	add := func(raw []byte) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, raw...)
-	}
-	n := 0
+// mergeLeading is for templates that know one system turn at the start: developer becomes system, and the leading ones
+// are merged in order (C160). All other messages keep their bytes. It returns the end of what it merged.
+func mergeLeading(e *llm.Edits, list []message) int {
+	n, end := 0, 0
 	for n < len(list) && list[n].system() {
 		n++
 	}
-	if n > 0 {
-		add(merged(list[:n]))
+	if n > 1 {
+		end = list[n-1].at.To
+		e.Replace(llm.Span{From: list[0].at.From, To: end}, merged(list[:n]))
+		list = list[n:]
 	}
-	for _, m := range list[n:] {
-		add(m.raw(r.Body, nulls))
+	for _, m := range list {
+		if string(m.role.Of(m.body)) == `"developer"` {
+			e.Replace(m.role, []byte(`"system"`))
+		}
 	}
-	return append(out, ']'), nil
+	return end
 }
 
 // message is one message by its places in the body.
@@ -168,28 +185,13 @@ type message struct {
 	body              []byte
 }
 
+// system reports a system turn whose content can be joined with another's.
 func (m *message) system() bool {
-	role := string(m.role.Of(m.body))
-	return role == `"system"` || role == `"developer"`
-}
-
-// raw returns the message's bytes with developer as system and a null content as the backend wants it.
-func (m *message) raw(body []byte, nulls string) []byte {
-	var edits []llm.Edit
-	if string(m.role.Of(body)) == `"developer"` {
-		edits = append(edits, llm.Edit{At: m.role, With: []byte(`"system"`)})
+	if role := string(m.role.Of(m.body)); role != `"system"` && role != `"developer"` {
+		return false
 	}
-	if !m.content.IsZero() && string(m.content.Of(body)) == "null" && nulls != "keep" && nulls != "null" && nulls != "" {
-		edits = append(edits, llm.Edit{At: m.content, With: []byte(`""`)})
-		if m.content.From < m.role.From {
-			edits[0], edits[len(edits)-1] = edits[len(edits)-1], edits[0]
-		}
-	}
-	for i := range edits {
-		edits[i].At.From -= m.at.From
-		edits[i].At.To -= m.at.From
-	}
-	return llm.Splice(nil, m.at.Of(body), edits)
+	v := m.content.Of(m.body)
+	return m.content.IsZero() || v[0] == '"' || v[0] == '[' || isNull(v)
 }
 
 // merged joins leading system turns into one: as text where all are text, else as a list of parts.

@@ -17,7 +17,7 @@ func (Dialect) Stream(r *llm.Request, model string) llm.Stream {
 	b.seen.Usage = llm.NoUsage
 	if r.Stream {
 		p := &passing{base: b}
-		p.walker.each = func(c *choice) error { p.choice(c, p.walker.data); return nil }
+		p.walker.each = func(c *choice) error { p.choice(c); return nil }
 		return p
 	}
 	return newAssembly(b)
@@ -33,6 +33,7 @@ type base struct {
 	name   string // shown in place of a path
 
 	begun, finished uint64 // choices, by index
+	processed       int64  // tokens of the prompt, as the last progress said
 	lead, tail      []byte // around the text of the last plain chunk
 }
 
@@ -73,8 +74,8 @@ func (b *base) note(c *chunk) {
 	if !c.timings.IsZero() {
 		b.timings(c.timings.Of(c.data))
 	}
-	if !c.progress.IsZero() {
-		b.seen.Progress = true
+	if n := member(c.progress.Of(c.data), "processed"); n > b.processed {
+		b.processed, b.seen.Progress = n, true // only growing progress is life
 	}
 	if b.seen.Served == "" && !c.model.IsZero() {
 		b.seen.Served = string(llm.Unquote(c.model.Of(c.data)))
@@ -96,11 +97,8 @@ func (b *base) content() {
 }
 
 // choice keeps account of the choices that began and finished.
-func (b *base) choice(c *choice, data []byte) {
-	i := count(c.index.Of(data)) & 63
-	if c.index.IsZero() {
-		i = 0
-	}
+func (b *base) choice(c *choice) {
+	i := c.n & 63
 	b.begun |= 1 << i
 	if !c.finish.IsZero() {
 		b.finished |= 1 << i
@@ -232,9 +230,6 @@ func (p *passing) event(f *llm.Frame) error {
 	if c.count == 0 && !c.usage.IsZero() && p.hide {
 		return nil
 	}
-	if c.count == 0 && c.usage.IsZero() && !c.progress.IsZero() {
-		return nil
-	}
 	p.mend(c)
 	if f.Plain && len(c.edits) == 0 {
 		p.learn(c)
@@ -255,7 +250,7 @@ func (p *passing) mend(c *chunk) {
 	front := []byte(nil)
 	add := func(name, raw string) { front = append(append(append(front, '"'), name...), `":`+raw+","...) }
 	switch {
-	case c.id.IsZero() || len(c.id.Of(c.data)) <= 2 || isNull(c.id.Of(c.data)):
+	case isBlank(c.id.Of(c.data)):
 		if p.id == nil {
 			p.id = llm.AppendQuoted(nil, prefix(p.op)+rand.Text())
 		}
@@ -276,17 +271,20 @@ func (p *passing) mend(c *chunk) {
 	case !bytes.Equal(p.created, v):
 		p.set(c, c.created, "created", p.created, add)
 	}
-	if c.object.IsZero() {
-		add("object", `"`+object(p.op, true)+`"`)
+	if isBlank(c.object.Of(c.data)) {
+		p.set(c, c.object, "object", []byte(`"`+object(p.op, true)+`"`), add)
 	}
 	if c.choices.IsZero() || isNull(c.choices.Of(c.data)) {
 		p.set(c, c.choices, "choices", []byte("[]"), add)
 	}
-	if v := c.model.Of(c.data); c.model.IsZero() || isPath(v) {
+	if v := c.model.Of(c.data); isBlank(v) || isPath(v) {
 		p.set(c, c.model, "model", llm.AppendQuoted(nil, p.name), add)
 	}
 	if front != nil {
 		at := bytes.IndexByte(c.data, '{') + 1
+		if bytes.TrimSpace(c.data[at:])[0] == '}' {
+			front = front[:len(front)-1] // no member follows
+		}
 		c.edits = append(c.edits, llm.Edit{At: llm.Span{From: at, To: at}, With: front})
 	}
 	sortEdits(c.edits)
@@ -303,8 +301,8 @@ func (p *passing) set(c *chunk, at llm.Span, name string, raw []byte, add func(n
 // End takes the end of the body.
 func (p *passing) End() ([]byte, error) {
 	p.out, p.run = p.out[:0], llm.Span{}
-	if f, ok := p.frames.Rest(); ok && !p.seen.Done {
-		if err := p.event(&f); err != nil && llm.KindOf(err) != llm.Stalled { // an incomplete rest is judged below
+	if f, ok := p.frames.Rest(); ok && isEntire(f.Data) {
+		if err := p.event(&f); err != nil {
 			return p.flush(), err
 		}
 	}
@@ -313,6 +311,20 @@ func (p *passing) End() ([]byte, error) {
 		return out, err
 	}
 	return append(out[:len(out):len(out)], "data: [DONE]\n\n"...), nil
+}
+
+// isEntire reports whether the rest of a body is an event that only lacks its end. Half of one tells nothing, a finish
+// in it least of all (C010).
+func isEntire(data []byte) bool {
+	if string(bytes.TrimSpace(data)) == "[DONE]" {
+		return true
+	}
+	s := llm.NewScanner(data, maxDepth)
+	if s.Peek() != '{' {
+		return false
+	}
+	_, err := s.Value()
+	return err == nil && s.End() == nil
 }
 
 func prefix(op llm.Op) string {

@@ -36,13 +36,13 @@ func (Dialect) Whole(r *llm.Request, model string, body []byte, encode bool) ([]
 	b.note(c)
 	if !r.Op.Generates() {
 		if encode && r.Op == llm.Embeddings && string(r.Value("encoding_format")) == `"base64"` {
-			out, err := encodeEmbeddings(data)
+			out, err := encodeEmbeddings(b.named(c, data))
 			if err != nil {
 				return nil, b.seen, err
 			}
 			return out, b.seen, nil
 		}
-		return body, b.seen, nil
+		return b.named(c, body), b.seen, nil
 	}
 	if c.choices.IsZero() || c.count == 0 {
 		return nil, b.seen, refused("the model's server answered without any choice")
@@ -65,16 +65,16 @@ func (b *base) complete(c *chunk, body []byte) []byte {
 		front = append(append(append(append(front, '"'), name...), `":`...), raw...)
 		front = append(front, ',')
 	}
-	if v := c.id.Of(c.data); c.id.IsZero() || len(v) <= 2 || isNull(v) {
+	if isBlank(c.id.Of(c.data)) {
 		set(c.id, "id", llm.AppendQuoted(nil, prefix(b.op)+rand.Text()))
 	}
-	if c.object.IsZero() {
+	if isBlank(c.object.Of(c.data)) {
 		set(c.object, "object", llm.AppendQuoted(nil, object(b.op, false)))
 	}
 	if c.created.IsZero() || count(c.created.Of(c.data)) <= 0 {
 		set(c.created, "created", strconv.AppendInt(nil, time.Now().Unix(), 10))
 	}
-	if c.model.IsZero() || isPath(c.model.Of(c.data)) {
+	if v := c.model.Of(c.data); isBlank(v) || isPath(v) {
 		set(c.model, "model", llm.AppendQuoted(nil, b.name))
 	}
 	if len(c.edits) == 0 && front == nil {
@@ -86,6 +86,14 @@ func (b *base) complete(c *chunk, body []byte) []byte {
 	}
 	sortEdits(c.edits)
 	return llm.Splice(nil, c.data, c.edits)
+}
+
+// named returns body with a shown name in place of a path.
+func (b *base) named(c *chunk, body []byte) []byte {
+	if !isPath(c.model.Of(c.data)) {
+		return body
+	}
+	return llm.Splice(nil, c.data, []llm.Edit{{At: c.model, With: llm.AppendQuoted(nil, b.name)}})
 }
 
 // encodeEmbeddings replaces each embedding that is an array of numbers by its base64 form: little-endian float32, as the
