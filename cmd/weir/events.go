@@ -37,7 +37,7 @@ func (Events) Help() string {
 Example:
   weir events --since 30m
   weir events -f --event reroute
-  weir events --request 01JXK2 --config weir.yaml
+  weir events --request req_u3afq2utx2wjqynkgrr2 --config weir.yaml
   weir events --event reroute --since 24h --count`
 }
 

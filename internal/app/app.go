@@ -169,6 +169,7 @@ func (a *App) serverFor(hop string) error {
 	if err != nil {
 		return err
 	}
+	a.public = newPerAddress(a.public, a.cfg.Server.MaxPerAddress, trusted)
 	keys := a.keys
 	if a.cfg.Auth.Keys == "off" {
 		keys = nil

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,13 +30,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // setup says what a test needs. Backends stand in the YAML as http://NAME.sim, and each NAME has its script here; what
 // has none refuses connections. On the network in memory everything runs in a testing/synctest bubble too.
 type setup struct {
-	yaml  string                // without listen, admin and data; empty: oneBackend("")
-	sims  map[string]sim.Script // by NAME
-	real  bool                  // loopback sockets in place of the network in memory
-	log   slog.Handler          // nil: silent
-	edit  func(*config.Config)  // after the defaults
-	tls   bool                  // the client speaks https and does not look at the certificate
-	quiet bool                  // the test breaks what the referee checks at the end, and says why
+	yaml  string                  // without listen, admin and data; empty: oneBackend("")
+	sims  map[string]sim.Script   // by NAME
+	other map[string]http.Handler // backends that are no simulated servers, by NAME; in memory only
+	data  string                  // the data folder; empty: a new one
+	real  bool                    // loopback sockets in place of the network in memory
+	log   slog.Handler            // nil: silent
+	edit  func(*config.Config)    // after the defaults
+	tls   bool                    // the client speaks https and does not look at the certificate
+	quiet bool                    // the test breaks what the referee checks at the end, and says why
 }
 
 // oneBackend is a configuration of one backend a with the model oai-m; more are members of the backend, such as
@@ -111,7 +114,10 @@ func tryBegin(t *testing.T, s setup) (*gateway, error) {
 	if err := report.Err(); err != nil {
 		return nil, err
 	}
-	if c.Listen, c.Admin = "127.0.0.1:0", "127.0.0.1:0"; s.edit != nil {
+	if c.Listen, c.Admin = "127.0.0.1:0", "127.0.0.1:0"; s.data != "" {
+		c.Data = s.data
+	}
+	if s.edit != nil {
 		s.edit(c)
 	}
 	o.Config, g.cfg = c, c
@@ -148,6 +154,9 @@ func (g *gateway) network(o *Options, s *setup) {
 		}
 		g.sims[name] = server
 	}
+	for name, h := range s.other {
+		g.serve(g.listen(name+".sim:80"), h)
+	}
 	g.client = &http.Client{Transport: &http.Transport{
 		DialContext: g.dial, DisableCompression: true, MaxIdleConnsPerHost: 64, TLSClientConfig: anyCertificate(),
 	}}
@@ -160,6 +169,14 @@ func (g *gateway) listen(addr string) net.Listener {
 		g.t.Fatal(err)
 	}
 	return l
+}
+
+// serve answers on l until the test ends.
+func (g *gateway) serve(l net.Listener, h http.Handler) {
+	s := &http.Server{Handler: h}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	g.t.Cleanup(func() { s.Close(); <-done })
 }
 
 // sim returns the server of the name a, which most tests have alone.
@@ -371,3 +388,13 @@ func (g *gateway) events(id string) (names []string) {
 }
 
 var _ io.Writer = (*lines)(nil)
+
+// openFiles counts the file descriptors of this process.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}

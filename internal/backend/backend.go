@@ -56,9 +56,18 @@ type Options struct {
 type Backend struct {
 	Options
 	transport *http.Transport
-	urls      [8]*url.URL // by operation
-	noStream  sync.Map    // models that refused to stream
+	requests  [8]*http.Request // by operation: what all requests share
+	agent     []string
+	hop       []string
+	bearer    atomic.Pointer[bearer]
+	noStream  sync.Map // models that refused to stream
 	noBase64  atomic.Bool
+}
+
+// bearer is the header of the key that was read last.
+type bearer struct {
+	key    string
+	header []string
 }
 
 // New returns a backend. It opens no connection.
@@ -67,12 +76,14 @@ func New(o Options) (*Backend, error) {
 	if err != nil || base.Host == "" {
 		return nil, fmt.Errorf("backend %s: %q is no URL", o.Name, o.URL)
 	}
-	b := &Backend{Options: o}
+	b := &Backend{Options: o, agent: []string{o.Agent}, hop: []string{o.Hop}}
 	path := strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v1")
 	for op := llm.Chat; op <= llm.Rerank; op++ {
 		u := *base
 		u.Path = path + o.Dialect.Path(op)
-		b.urls[op] = &u
+		b.requests[op] = &http.Request{
+			Method: http.MethodPost, URL: &u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		}
 	}
 	dial := o.Dial
 	if dial == nil {
@@ -82,7 +93,11 @@ func New(o Options) (*Backend, error) {
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, o.Connect)
 			defer cancel()
-			return dial(ctx, network, addr)
+			c, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &conn{Conn: c}, nil
 		},
 		TLSClientConfig:        &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    o.Connect,

@@ -120,33 +120,34 @@ func (a *Answer) request(ctx context.Context, stream bool) (*http.Request, error
 	}
 	a.sent = newBody(c.Request, edits)
 	h := make(http.Header, 8)
-	h["Content-Type"] = jsonType
-	h["Accept"] = anyType
+	h["Content-Type"], h["Accept"] = jsonType, anyType
 	if stream {
 		h["Accept"] = streamType
 	}
-	h["User-Agent"] = []string{b.Agent}
-	h["X-Weir-Hop"] = []string{b.Hop}
+	h["User-Agent"], h["X-Weir-Hop"] = b.agent, b.hop
+	values := make([]string, 0, 3) // one array for the headers of this call alone
+	set := func(name, value string) {
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
+	}
 	if c.Request.Hops != "" {
-		h["X-Weir-Hop"] = []string{c.Request.Hops + ", " + b.Hop}
+		set("X-Weir-Hop", c.Request.Hops+", "+b.Hop)
 	}
 	if c.Request.ID != "" {
-		h["X-Request-Id"] = []string{c.Request.ID}
+		set("X-Request-Id", c.Request.ID)
 	}
 	if c.Trace != "" {
-		h["Traceparent"] = []string{c.Trace}
+		set("Traceparent", c.Trace)
 	}
 	if err := b.authorize(h); err != nil {
 		return nil, err
 	}
-	u := b.urls[c.Request.Op]
-	req := &http.Request{
-		Method: http.MethodPost, URL: u, Host: u.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		// NopCloser over a bytes.Reader is what Transport knows as being in memory: head and body leave in one write.
-		// GetBody stays nil: with it a POST could be sent twice behind our back.
-		Body: io.NopCloser(bytes.NewReader(a.sent.bytes)), ContentLength: int64(len(a.sent.bytes)),
-	}
-	return req.WithContext(httptrace.WithClientTrace(ctx, a.sent.trace())), nil
+	req := b.requests[c.Request.Op].WithContext(httptrace.WithClientTrace(ctx, a.sent.trace()))
+	req.Header = h
+	// NopCloser over a bytes.Reader is what Transport knows as being in memory: head and body leave in one write.
+	// GetBody stays nil: with it a POST could be sent twice behind our back.
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(a.sent.bytes)), int64(len(a.sent.bytes))
+	return req, nil
 }
 
 var (
@@ -164,7 +165,12 @@ func (b *Backend) authorize(h http.Header) error {
 		return &llm.Error{Kind: llm.Denied, Op: "backend.Call", Msg: "Weir's key for the model's server cannot be read", Err: err}
 	}
 	if b.Options.Header == "" || strings.EqualFold(b.Options.Header, "Authorization") {
-		h["Authorization"] = []string{"Bearer " + key}
+		last := b.bearer.Load()
+		if last == nil || last.key != key {
+			last = &bearer{key, []string{"Bearer " + key}}
+			b.bearer.Store(last)
+		}
+		h["Authorization"] = last.header
 		return nil
 	}
 	h.Set(b.Options.Header, key)
@@ -347,7 +353,7 @@ type sentBody struct {
 	bytes   []byte
 	request *llm.Request // whose own bytes they are, nil when they are a changed copy
 	pooled  *[]byte
-	conn    httptrace.GotConnInfo
+	conn    httptrace.GotConnInfo // which connection, and whether it was used before
 	got     bool
 	begun   atomic.Bool // headers were written: the upstream may have seen it
 	written atomic.Bool

@@ -25,7 +25,7 @@ func (r Result) Config(l Layout) string {
 	w.line("")
 	w.field("listen", cmp.Or(l.Listen, "127.0.0.1:8484"), "clients; beyond loopback it needs a key and hosts")
 	w.field("admin", cmp.Or(l.Admin, "127.0.0.1:8485"), "status, metrics and admin API")
-	w.field("data", cmp.Or(l.Data, "./data"), "keys, events, versions")
+	w.field("data", cmp.Or(l.Data, "./data"), "keys and events")
 
 	section(w, "backends", backendNotes(p), p.backends, p.backendHints)
 	section(w, "pools", []string{"What is counted together: cap is how many calls run at once, the rest waits in a bounded queue.",

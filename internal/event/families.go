@@ -21,7 +21,7 @@ func newFamilies(reg *prometheus.Registry) families {
 		retries:   counter("weir_retries_total", "Attempts of the same step again.", "pool"),
 		fallbacks: counter("weir_fallbacks_total", "Attempts of the next step.", "from", "to"),
 		reroutes:  counter("weir_reroutes_total", "Requests answered from another pool or model than the first step's.", "reason"),
-		skips:     counter("weir_skips_total", "Steps that were not called.", "pool", "reason"),
+		skips:     counter("weir_skips_total", "Steps that were left out, or tried without success.", "pool", "reason"),
 		tokens:    counter("weir_tokens_total", "Tokens, where they are known; cached are part of in, reasoning part of out.", "pool", "model", "direction"),
 		cost:      counter("weir_cost_usd_total", "Cost in USD, where the price is known.", "pool", "model"),
 		duration:  histogram("weir_request_duration_seconds", "Time from a request's first byte to its answer's last.", "route", "status"),

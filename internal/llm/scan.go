@@ -2,11 +2,8 @@ package llm
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
-	"unicode/utf8"
 )
 
 // Faults of a JSON text. Scanner methods return them wrapped in a SyntaxError.
@@ -334,52 +331,6 @@ func skipNumber(b []byte, i int) int {
 		}
 	}
 	return i
-}
-
-const (
-	lsb = 0x0101010101010101
-	msb = 0x8080808080808080
-)
-
-// SkipString returns the index after the closing quote of a JSON string in b, or -1 when it is not well formed. i lies
-// after the opening quote. Eight bytes are looked at in one step: a quote, a backslash, a control character or a byte beyond
-// ASCII sets a high bit, of which the lowest is certain.
-func SkipString(b []byte, i int) int {
-	for i < len(b) {
-		if i+8 <= len(b) {
-			x := binary.LittleEndian.Uint64(b[i:])
-			q, s := x^lsb*'"', x^lsb*'\\'
-			m := ((q - lsb) | (s - lsb) | (x - lsb*0x20) | x) & msb
-			if m == 0 {
-				i += 8
-				continue
-			}
-			i += bits.TrailingZeros64(m) >> 3
-		}
-		switch c := b[i]; {
-		case c == '"':
-			return i + 1
-		case c == '\\':
-			n := escape(b[i:])
-			if n == 0 {
-				return -1
-			}
-			i += n
-		case c < 0x20:
-			return -1
-		case c < utf8.RuneSelf:
-			i++
-		default:
-			for i < len(b) && b[i] >= utf8.RuneSelf {
-				r, n := utf8.DecodeRune(b[i:])
-				if r == utf8.RuneError && n <= 1 {
-					return -1
-				}
-				i += n
-			}
-		}
-	}
-	return -1
 }
 
 // escape returns the length of the escape at the start of b, or 0 when it is none.

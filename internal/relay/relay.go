@@ -79,7 +79,11 @@ func (r *Relay) Serve(ctx context.Context, req *llm.Request, c *llm.Caller, rec 
 	if req.Stream {
 		out.Patience(x.CommitAfter)
 	}
-	return x.try(ctx)
+	err := x.try(ctx)
+	if err != nil && !x.committed {
+		x.tried()
+	}
+	return err
 }
 
 // plan finds the route and the steps that are left for this request.
@@ -207,24 +211,26 @@ func (x *run) step(ctx context.Context, s *route.Step) error {
 func (x *run) won(s *route.Step, simulated bool) {
 	r := x.rec
 	r.Tier, r.Pool, r.Model = s.Tier, s.Pool, s.Model
-	if first := &x.route.Steps[0]; first.Pool != s.Pool || first.Model != s.Model && !first.Own {
+	if first := &x.steps[0]; first != s {
 		r.Reroute = "fallback"
 		from := first.Name()
-		if first.Own {
-			from = first.Pool + "/" + x.req.Model
-		}
 		x.out.Head("X-Weir-Reroute", "fallback from "+from)
 		x.emit(event.Event{Name: event.Reroute, Request: x.req.ID, Route: r.Route, Reason: "fallback", From: from, To: s.Name()})
 	}
 	if simulated {
 		x.out.Head("X-Weir-Simulated", "true")
 	}
-	x.out.Head("X-Weir-Route", r.Route)
 	x.out.Head("X-Weir-Tier", s.Tier)
 	x.out.Head("X-Weir-Pool", s.Pool)
 	x.out.Head("X-Weir-Model", s.Model)
-	x.out.Head("X-Weir-Attempts", strconv.Itoa(len(r.Attempts)))
+	x.tried()
 	x.out.Head("X-Weir-Overhead-Ms", strconv.FormatFloat(float64(r.Overhead.Microseconds())/1000, 'f', 3, 64))
+}
+
+// tried tells the client the route and how many attempts there were, on answers and errors alike.
+func (x *run) tried() {
+	x.out.Head("X-Weir-Route", x.rec.Route)
+	x.out.Head("X-Weir-Attempts", strconv.Itoa(len(x.rec.Attempts)))
 }
 
 func short(s string) string {

@@ -11,10 +11,13 @@ import (
 	"weir/internal/llm"
 )
 
+// boundaryHeader lets a client narrow where its request may go. It never widens.
+const boundaryHeader = "X-Weir-Boundary"
+
 // authenticate finds the key and counts the request against its limits.
 func (x *exchange) authenticate() error {
 	if x.Keys == nil {
-		return nil
+		return x.narrow()
 	}
 	token, ok := token(x.r.Header)
 	if !ok {
@@ -33,6 +36,20 @@ func (x *exchange) authenticate() error {
 	}
 	if x.admission, err = x.Keys.Admit(k, now); err != nil {
 		return refusal(err)
+	}
+	return x.narrow()
+}
+
+// narrow takes the client's own wish that the request stays on the machines you own.
+func (x *exchange) narrow() error {
+	switch v := x.r.Header.Get(boundaryHeader); v {
+	case "", "any":
+	case "local":
+		x.caller.Local = true
+	default:
+		e := llm.Errorf(llm.Invalid, "%s must be local or any, not %q", boundaryHeader, short(v))
+		e.Code = "invalid_header"
+		return e
 	}
 	return nil
 }

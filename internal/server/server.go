@@ -223,11 +223,8 @@ func (x *exchange) end(err error) (cut bool) {
 		if e.Kind == llm.Internal {
 			x.Log.Error("request failed", "request", x.id, "err", err)
 		}
-		if e.Kind != llm.Canceled {
-			cut = x.fail(x.OpenAI, e)
-		} else {
-			cut = x.begun
-		}
+		// Who left is told nothing, but the cut: an empty 200 would look like an answer to a client that closed one half only.
+		cut = e.Kind == llm.Canceled || x.fail(x.OpenAI, e)
 		if e.Kind != llm.Canceled && x.begun && cut {
 			r.Status = http.StatusOK // what the client saw
 		}
@@ -246,7 +243,8 @@ func (x *exchange) meant(err error) *llm.Error {
 	switch {
 	case x.halted.Load() && (e.Kind == llm.Canceled || x.r.Context().Err() != nil):
 		return &llm.Error{Kind: llm.Draining, Msg: "Weir is shutting down; this request did not end within the time for that", RetryAfter: 5 * time.Second, Err: err}
-	case e.Kind != llm.Canceled && errors.Is(x.r.Context().Err(), context.Canceled):
+	case e.Kind != llm.Canceled && e.Status != http.StatusRequestTimeout && errors.Is(x.r.Context().Err(), context.Canceled):
+		// A read deadline that passes ends the context too: then the client is there and is told.
 		return &llm.Error{Kind: llm.Canceled, Msg: "the client left", Err: err}
 	}
 	return e

@@ -119,6 +119,9 @@ func TestServerSeesThePeerLeave(t *testing.T) {
 					t.Fatal(err)
 				}
 				a := w.Calls("m")[0]
+				if got := a.Left.Sub(start); got != 5*time.Second {
+					t.Errorf("left after %v once it ended, want still 5s", got)
+				}
 				if a.End != tt.end || a.Ended.Sub(start) != tt.took {
 					t.Errorf("ended %s after %v, want %s after %v", a.End, a.Ended.Sub(start), tt.end, tt.took)
 				}
@@ -259,6 +262,9 @@ func TestServerDropsAReusedConnection(t *testing.T) { // F18
 		}
 		if _, _, err := w.ask(t, "/v1/chat/completions", askWhole); err == nil {
 			t.Error("reused connection: no error, want it closed before a byte")
+		}
+		if err := w.WaitQuiet(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 		calls := w.Calls("m")
 		if len(calls) != 2 || calls[1].End != CutOff || calls[1].Status != 0 || calls[1].Reuse != 1 || calls[0].Conn != calls[1].Conn {

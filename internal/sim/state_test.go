@@ -202,6 +202,10 @@ func TestRefereeCounts(t *testing.T) {
 		if w.Active() != 0 || w.ActiveOf("m") != 0 || w.Peak("m") != 3 {
 			t.Errorf("active %d, of m %d, peak %d; want 0, 0, 3", w.Active(), w.ActiveOf("m"), w.Peak("m"))
 		}
+		_, _, _ = w.ask(t, "/v1/chat/completions", askWhole)
+		if got := w.Peak("m"); got != 3 {
+			t.Errorf("peak %d after one more call, want still 3", got)
+		}
 		a := w.Calls("m")[0]
 		if string(a.Body) != askWhole[:10] || a.BodyBytes != int64(len(askWhole)) || a.BytesSent == 0 || a.End != Completed {
 			t.Errorf("record %+v", a)

@@ -89,6 +89,7 @@ func (d *decoder) object() error {
 			return err
 		}
 		d.r.Members = append(d.r.Members, llm.Member{Name: name, At: llm.Span{From: from, To: at.To}, Value: at})
+		d.path = "" // what is wrong after it is not its fault
 		return nil
 	})
 }
