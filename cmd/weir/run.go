@@ -135,6 +135,7 @@ With an OpenAI SDK:
 func (r *Run) serve(ctx context.Context, a *app.App, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	signal.Ignore(syscall.SIGPIPE) // whoever read the event lines may go; requests must not go with them
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)

@@ -56,18 +56,10 @@ type Options struct {
 type Backend struct {
 	Options
 	transport *http.Transport
-	requests  [8]*http.Request // by operation: what all requests share
-	agent     []string
-	hop       []string
-	bearer    atomic.Pointer[bearer]
-	noStream  sync.Map // models that refused to stream
+	plain     *plain      // plain HTTP; nil where TLS or a proxy is needed
+	urls      [8]*url.URL // by operation
+	noStream  sync.Map    // models that refused to stream
 	noBase64  atomic.Bool
-}
-
-// bearer is the header of the key that was read last.
-type bearer struct {
-	key    string
-	header []string
 }
 
 // New returns a backend. It opens no connection.
@@ -76,29 +68,28 @@ func New(o Options) (*Backend, error) {
 	if err != nil || base.Host == "" {
 		return nil, fmt.Errorf("backend %s: %q is no URL", o.Name, o.URL)
 	}
-	b := &Backend{Options: o, agent: []string{o.Agent}, hop: []string{o.Hop}}
+	b := &Backend{Options: o}
 	path := strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v1")
 	for op := llm.Chat; op <= llm.Rerank; op++ {
 		u := *base
 		u.Path = path + o.Dialect.Path(op)
-		b.requests[op] = &http.Request{
-			Method: http.MethodPost, URL: &u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		}
+		b.urls[op] = &u
 	}
 	dial := o.Dial
 	if dial == nil {
 		dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
+	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, o.Connect)
+		defer cancel()
+		return dial(ctx, network, addr)
+	}
+	if base.Scheme == "http" && !o.Proxy {
+		b.plain = b.newPlain(base, connect)
+		return b, nil
+	}
 	b.transport = &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, o.Connect)
-			defer cancel()
-			c, err := dial(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return &conn{Conn: c}, nil
-		},
+		DialContext:            connect,
 		TLSClientConfig:        &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    o.Connect,
 		MaxIdleConns:           0,
@@ -115,7 +106,31 @@ func New(o Options) (*Backend, error) {
 }
 
 // Close drops the unused connections. Running calls go on.
-func (b *Backend) Close() { b.transport.CloseIdleConnections() }
+func (b *Backend) Close() {
+	if b.plain != nil {
+		b.plain.close()
+		return
+	}
+	b.transport.CloseIdleConnections()
+}
+
+func (b *Backend) newPlain(base *url.URL, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *plain {
+	addr := base.Host
+	if base.Port() == "" {
+		addr = net.JoinHostPort(base.Hostname(), "80")
+	}
+	p := &plain{
+		dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, "tcp", addr) },
+		keep: b.IdleConn, most: max(b.Conns, 2), backend: b,
+	}
+	for op, u := range b.urls {
+		if u != nil {
+			p.heads[op] = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nContent-Type: application/json\r\n",
+				u.RequestURI(), u.Host, b.Agent)
+		}
+	}
+	return p
+}
 
 // Streams reports whether a call for r is streamed upstream.
 func (b *Backend) Streams(r *llm.Request, model string) bool {

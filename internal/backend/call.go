@@ -1,13 +1,10 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"mime"
-	"net/http"
-	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,14 +34,15 @@ type Call struct {
 // Answer is an upstream's answer under way. It is used by one goroutine, which must call Close exactly once.
 type Answer struct {
 	Status int
-	Header http.Header
-	Served string // set by Whole; streams tell it in Seen
+	Header Header
 
 	b      *Backend
 	call   *Call
 	stream llm.Stream
-	resp   *http.Response
-	body   io.Reader
+	head   head
+	body   io.Reader    // the head's, unpacked
+	cause  func() error // why the call's context ended
+	flight flight
 	watch  watch
 	sent   *sentBody
 	done   bool // the body was read to its end
@@ -82,7 +80,8 @@ func (b *Backend) Call(ctx context.Context, c *Call) (*Answer, error) {
 func (b *Backend) call(ctx context.Context, c *Call, stream bool) (*Answer, error) {
 	a := &Answer{b: b, call: c, begun: time.Now(), first: -1}
 	ctx, cancel := context.WithCancelCause(ctx)
-	req, err := a.request(ctx, stream)
+	a.cause = func() error { return context.Cause(ctx) }
+	o, err := a.outgoing(stream)
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -92,9 +91,9 @@ func (b *Backend) call(ctx context.Context, c *Call, stream bool) (*Answer, erro
 		limits.FirstContent = limits.Answer
 	}
 	a.watch.start(limits, cancel)
-	a.resp, err = b.transport.RoundTrip(req)
+	a.head, err = b.send(ctx, o, &a.flight)
 	if err != nil {
-		err = a.failure(ctx, err)
+		err = a.failure(err)
 		a.Close()
 		return nil, err
 	}
@@ -105,8 +104,19 @@ func (b *Backend) call(ctx context.Context, c *Call, stream bool) (*Answer, erro
 	return a, nil
 }
 
-// request builds the upstream request; nothing of the client's headers goes up but what stands here.
-func (a *Answer) request(ctx context.Context, stream bool) (*http.Request, error) {
+// outgoing is one request; nothing of the client's headers goes up but what stands here.
+type outgoing struct {
+	op     llm.Op
+	stream bool
+	id     string
+	hops   string // Weirs passed before
+	trace  string
+	key    string // value of the header that carries it; empty: none
+	body   *sentBody
+}
+
+// outgoing writes the request as the backend wants it.
+func (a *Answer) outgoing(stream bool) (*outgoing, error) {
 	b, c := a.b, a.call
 	t := b.Target
 	t.Model, t.Quoted, t.Stream, t.Sampling = c.Model, c.Quoted, stream, c.Sampling
@@ -118,87 +128,69 @@ func (a *Answer) request(ctx context.Context, stream bool) (*http.Request, error
 	if err != nil {
 		return nil, &llm.Error{Kind: llm.Internal, Op: "backend.Call", Msg: "the request could not be written for the model's server", Err: err}
 	}
+	key, err := b.key()
+	if err != nil {
+		return nil, &llm.Error{Kind: llm.Denied, Op: "backend.Call", Msg: "Weir's key for the model's server cannot be read", Err: err}
+	}
 	a.sent = newBody(c.Request, edits)
-	h := make(http.Header, 8)
-	h["Content-Type"], h["Accept"] = jsonType, anyType
-	if stream {
-		h["Accept"] = streamType
-	}
-	h["User-Agent"], h["X-Weir-Hop"] = b.agent, b.hop
-	values := make([]string, 0, 3) // one array for the headers of this call alone
-	set := func(name, value string) {
-		values = append(values, value)
-		h[name] = values[len(values)-1 : len(values) : len(values)]
-	}
-	if c.Request.Hops != "" {
-		set("X-Weir-Hop", c.Request.Hops+", "+b.Hop)
-	}
-	if c.Request.ID != "" {
-		set("X-Request-Id", c.Request.ID)
-	}
-	if c.Trace != "" {
-		set("Traceparent", c.Trace)
-	}
-	if err := b.authorize(h); err != nil {
-		return nil, err
-	}
-	req := b.requests[c.Request.Op].WithContext(httptrace.WithClientTrace(ctx, a.sent.trace()))
-	req.Header = h
-	// NopCloser over a bytes.Reader is what Transport knows as being in memory: head and body leave in one write.
-	// GetBody stays nil: with it a POST could be sent twice behind our back.
-	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(a.sent.bytes)), int64(len(a.sent.bytes))
-	return req, nil
+	return &outgoing{op: c.Request.Op, stream: stream, id: c.Request.ID, hops: c.Request.Hops, trace: c.Trace, key: key, body: a.sent}, nil
 }
 
-var (
-	jsonType   = []string{"application/json"}
-	anyType    = []string{"application/json, text/event-stream"}
-	streamType = []string{"text/event-stream"}
-)
+func accept(stream bool) string {
+	if stream {
+		return "text/event-stream"
+	}
+	return "application/json, text/event-stream"
+}
 
-func (b *Backend) authorize(h http.Header) error {
+func (b *Backend) hops(o *outgoing) string {
+	if o.hops == "" {
+		return b.Hop
+	}
+	return o.hops + ", " + b.Hop
+}
+
+func (b *Backend) keyHeader() string {
+	if b.Options.Header == "" {
+		return "Authorization"
+	}
+	return b.Options.Header
+}
+
+// key returns the value of the header that carries the key; empty when there is none.
+func (b *Backend) key() (string, error) {
 	if b.Key == nil {
-		return nil
+		return "", nil
 	}
 	key, err := b.Key()
-	if err != nil {
-		return &llm.Error{Kind: llm.Denied, Op: "backend.Call", Msg: "Weir's key for the model's server cannot be read", Err: err}
+	if err != nil || !strings.EqualFold(b.keyHeader(), "Authorization") {
+		return key, err
 	}
-	if b.Options.Header == "" || strings.EqualFold(b.Options.Header, "Authorization") {
-		last := b.bearer.Load()
-		if last == nil || last.key != key {
-			last = &bearer{key, []string{"Bearer " + key}}
-			b.bearer.Store(last)
-		}
-		h["Authorization"] = last.header
-		return nil
-	}
-	h.Set(b.Options.Header, key)
-	return nil
+	return "Bearer " + key, nil
 }
 
 // open judges the head of the answer.
 func (a *Answer) open(stream bool) error {
-	r := a.resp
-	a.Status, a.Header, a.body = r.StatusCode, r.Header, r.Body
+	r := &a.head
+	a.Status, a.Header, a.body = r.status, r.header, r.body
 	packed := a.inflate()
-	if r.StatusCode < 200 || r.StatusCode > 299 {
+	if r.status < 200 || r.status > 299 {
 		var body []byte
 		if packed == nil {
 			body, _ = io.ReadAll(io.LimitReader(a.body, maxFault))
 		}
-		return a.b.classify(r.StatusCode, r.Header, body)
+		return a.b.classify(r.status, r.header, body)
 	}
 	if packed != nil {
 		return packed
 	}
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	kind, _, _ := mime.ParseMediaType(r.header.Get("Content-Type"))
 	if stream && (kind == "text/event-stream" || kind == "") {
 		a.stream = a.b.Dialect.Stream(a.call.Request, a.call.Model)
 		return nil
 	}
 	if kind != "application/json" && !strings.HasSuffix(kind, "+json") && kind != "" && kind != "text/plain" {
-		return &llm.Error{Kind: llm.Refused, Op: "backend.Call", Upstream: r.StatusCode, Sent: true,
+		return &llm.Error{Kind: llm.Refused, Op: "backend.Call", Upstream: r.status, Sent: true,
 			Msg: "the model's server answered with " + clean(kind) + " in place of JSON; is something else listening there?"}
 	}
 	return nil
@@ -278,10 +270,14 @@ func (a *Answer) broken(err error) error {
 	if err == nil {
 		return nil
 	}
-	if e := a.watch.cause(); e != nil {
-		return e
+	late := a.watch.cause()
+	if a.stream != nil && a.stream.Seen().Finished && (late != nil || a.cause() == nil) {
+		return io.EOF // what was lost is the end mark: the client must not get a finish and then an error
 	}
-	if cause := context.Cause(a.resp.Request.Context()); cause != nil {
+	if late != nil {
+		return late
+	}
+	if cause := a.cause(); cause != nil {
 		return &llm.Error{Kind: llm.Canceled, Op: "backend.Next", Msg: "the client left", Sent: true, Err: cause}
 	}
 	e := &llm.Error{Kind: llm.Stalled, Op: "backend.Next", Code: "incomplete_stream", Sent: true, Err: err,
@@ -294,7 +290,7 @@ func (a *Answer) broken(err error) error {
 
 // Whole reads an answer that is not a stream, to its end, and returns it as the client gets it.
 func (a *Answer) Whole() ([]byte, llm.Seen, error) {
-	body, err := readAll(a.body, a.resp.ContentLength)
+	body, err := readAll(a.body, a.head.length)
 	if err != nil {
 		if errors.Is(err, errTooLarge) {
 			return nil, llm.Seen{}, &llm.Error{Kind: llm.Refused, Op: "backend.Whole", Sent: true, Err: err,
@@ -323,7 +319,7 @@ func (a *Answer) Whole() ([]byte, llm.Seen, error) {
 
 // Close ends the call and frees its connection: for reuse where the answer was read to its end, else by closing it.
 func (a *Answer) Close() {
-	if a.resp != nil {
+	if a.head.body != nil {
 		if a.stream != nil && a.stream.Seen().Done && !a.done {
 			// The end mark came; the end of the body usually follows in the same packet.
 			a.watch.drain()
@@ -333,7 +329,7 @@ func (a *Answer) Close() {
 				a.done = err != nil
 			}
 		}
-		a.resp.Body.Close()
+		a.head.body.Close()
 	}
 	a.watch.stop()
 	if a.sent != nil {
@@ -347,17 +343,13 @@ func (a *Answer) Free() {
 	a.call.Request.Release()
 }
 
-// sentBody is the body as it goes up. Transport may read it after RoundTrip has returned, so it is recycled only once
-// it is known to be written.
+// sentBody is the body as it goes up. Transport may read it after it has given up on a request, so it is recycled only
+// once it is known to be written.
 type sentBody struct {
 	bytes   []byte
 	request *llm.Request // whose own bytes they are, nil when they are a changed copy
 	pooled  *[]byte
-	conn    httptrace.GotConnInfo // which connection, and whether it was used before
-	got     bool
-	begun   atomic.Bool // headers were written: the upstream may have seen it
 	written atomic.Bool
-	replied atomic.Bool
 }
 
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
@@ -371,15 +363,6 @@ func newBody(r *llm.Request, e *llm.Edits) *sentBody {
 	s := &sentBody{pooled: bodies.Get().(*[]byte)}
 	s.bytes = e.Apply((*s.pooled)[:0], r)
 	return s
-}
-
-func (s *sentBody) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		GotConn:              func(i httptrace.GotConnInfo) { s.conn, s.got = i, true },
-		WroteHeaders:         func() { s.begun.Store(true) },
-		WroteRequest:         func(i httptrace.WroteRequestInfo) { s.written.Store(i.Err == nil) },
-		GotFirstResponseByte: func() { s.replied.Store(true) },
-	}
 }
 
 // release recycles the buffer if the upstream has all of it. A second call does nothing.

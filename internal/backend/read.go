@@ -44,15 +44,15 @@ func readAll(r io.Reader, size int64) ([]byte, error) {
 // inflate unpacks a body that came compressed although none was asked for. What unpacks far beyond its size is refused
 // by the bounds on events and answers, which count what comes out.
 func (a *Answer) inflate() error {
-	switch enc := strings.ToLower(a.resp.Header.Get("Content-Encoding")); enc {
+	switch enc := strings.ToLower(a.head.header.Get("Content-Encoding")); enc {
 	case "", "identity":
 		return nil
 	case "gzip", "x-gzip":
-		a.body = &gunzip{from: a.resp.Body}
-		a.resp.ContentLength = -1
+		a.body = &gunzip{from: a.head.body}
+		a.head.length = -1
 		return nil
 	default:
-		return &llm.Error{Kind: llm.Refused, Op: "backend.Call", Upstream: a.resp.StatusCode, Sent: true,
+		return &llm.Error{Kind: llm.Refused, Op: "backend.Call", Upstream: a.head.status, Sent: true,
 			Msg: "the model's server answered in an encoding that was not asked for: " + clean(enc)}
 	}
 }
@@ -76,29 +76,29 @@ func (g *gunzip) Read(p []byte) (int, error) {
 }
 
 // failure gives an error of the round trip its kind.
-func (a *Answer) failure(ctx context.Context, err error) error {
-	e := &llm.Error{Kind: llm.Refused, Op: "backend.Call", Err: err, Sent: a.sent.begun.Load()}
+func (a *Answer) failure(err error) error {
+	e := &llm.Error{Kind: llm.Refused, Op: "backend.Call", Err: err, Sent: a.flight.begun}
 	if cause := a.watch.cause(); cause != nil {
 		w := llm.AsError(cause)
 		w.Sent = e.Sent
 		return w
 	}
-	if ctx.Err() != nil {
+	if a.cause() != nil {
 		e.Kind, e.Msg = llm.Canceled, "the client left"
 		return e
 	}
 	_, isDNS := errors.AsType[*net.DNSError](err)
 	timed, isTimed := errors.AsType[net.Error](err)
 	switch {
-	case a.sent.got && a.sent.conn.Reused && !a.sent.replied.Load() && isGone(err):
+	case a.flight.reused && !a.flight.replied && isGone(err):
 		e.Kind, e.Msg = llm.Stale, "the model's server closed the connection just as the request was sent"
 	case isDNS:
 		e.Msg = "the model's server has no address under its name"
-	case !a.sent.got && errors.Is(err, syscall.ECONNREFUSED):
+	case !a.flight.got && errors.Is(err, syscall.ECONNREFUSED):
 		e.Msg = "the model's server refuses connections: nothing listens on its port"
-	case !a.sent.got && (errors.Is(err, context.DeadlineExceeded) || isTimed && timed.Timeout()):
+	case !a.flight.got && (errors.Is(err, context.DeadlineExceeded) || isTimed && timed.Timeout()):
 		e.Msg = "the model's server did not accept a connection within " + a.b.Connect.String()
-	case !a.sent.got:
+	case !a.flight.got:
 		e.Msg = "no connection to the model's server could be made"
 		if isTLS(err) {
 			e.Msg, e.Code = "the certificate of the model's server is not trusted", "upstream_tls"

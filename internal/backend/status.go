@@ -20,7 +20,7 @@ type report struct {
 
 // classify turns a status and a body into an error with a kind. A client's fault never becomes the backend's, and the
 // other way round: statuses lie, so type and message are read first.
-func (b *Backend) classify(status int, h http.Header, body []byte) error {
+func (b *Backend) classify(status int, h Header, body []byte) error {
 	r := read(body)
 	e := &llm.Error{Op: "backend.Call", Upstream: status, Msg: clean(r.message), Param: clean(r.param)}
 	e.Kind = b.kind(status, &r)
@@ -208,7 +208,7 @@ func firstFault(v []byte) (msg string) {
 
 // retryAfter reads retry-after-ms, then Retry-After as seconds or a date (RFC 9110 §10.2.3). Zero means none, or one that
 // makes no sense, negative ones included; a past date, or 0, is the smallest (C084).
-func retryAfter(h http.Header, now time.Time) time.Duration {
+func retryAfter(h Header, now time.Time) time.Duration {
 	if d, ok := hint(h.Get("Retry-After-Ms"), time.Millisecond); ok {
 		return d
 	}

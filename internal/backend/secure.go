@@ -1,0 +1,58 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+)
+
+// send sends the request over plain HTTP or, for https and proxies, through net/http's Transport.
+func (b *Backend) send(ctx context.Context, o *outgoing, f *flight) (head, error) {
+	if b.plain != nil {
+		h, err := b.plain.send(ctx, o, f)
+		o.body.written.Store(true) // or will never be: nobody reads it any more
+		return h, err
+	}
+	var replied, begun atomic.Bool
+	var conn httptrace.GotConnInfo
+	var got atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GotConn:              func(i httptrace.GotConnInfo) { conn = i; got.Store(true) },
+		WroteHeaders:         func() { begun.Store(true) },
+		WroteRequest:         func(i httptrace.WroteRequestInfo) { o.body.written.Store(i.Err == nil) },
+		GotFirstResponseByte: func() { replied.Store(true) },
+	}
+	resp, err := b.transport.RoundTrip(b.request(httptrace.WithClientTrace(ctx, trace), o))
+	f.got, f.begun, f.replied = got.Load(), begun.Load(), replied.Load()
+	f.reused = f.got && conn.Reused
+	if err != nil {
+		return head{}, err
+	}
+	return head{status: resp.StatusCode, header: resp.Header, length: resp.ContentLength, body: resp.Body}, nil
+}
+
+// request builds the request for Transport.
+func (b *Backend) request(ctx context.Context, o *outgoing) *http.Request {
+	h := http.Header{
+		"Content-Type": {"application/json"}, "Accept": {accept(o.stream)}, "User-Agent": {b.Agent}, "X-Weir-Hop": {b.hops(o)},
+	}
+	if o.id != "" {
+		h["X-Request-Id"] = []string{o.id}
+	}
+	if o.trace != "" {
+		h["Traceparent"] = []string{o.trace}
+	}
+	if o.key != "" {
+		h.Set(b.keyHeader(), o.key)
+	}
+	req := (&http.Request{
+		Method: http.MethodPost, URL: b.urls[o.op], Host: b.urls[o.op].Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	// NopCloser over a bytes.Reader is what Transport knows as being in memory: head and body leave in one write.
+	// GetBody stays nil: with it a POST could be sent twice behind our back.
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(o.body.bytes)), int64(len(o.body.bytes))
+	return req
+}
