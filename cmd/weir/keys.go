@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"os/user"
 	"strings"
 	"time"
@@ -41,16 +40,9 @@ type configFlag struct {
 
 // dataFolder reads the config file for its data folder alone: neither secrets nor certificates need to be there.
 func (c configFlag) dataFolder() (string, error) {
-	text, err := os.ReadFile(c.Config)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("there is no config file %s: name it with --config FILE, or let `weir run` write one", c.Config)
-	}
+	cfg, err := c.parsed()
 	if err != nil {
-		return "", fmt.Errorf("config file: %w", err)
-	}
-	cfg, report := config.Parse(text, c.Config)
-	if cfg == nil {
-		return "", fmt.Errorf("%w\nthe config file says where the keys and events are: mend it first (weir check %s)", report.Err(), c.Config)
+		return "", err
 	}
 	return cfg.Beside(cfg.Data), nil
 }

@@ -32,6 +32,8 @@ type CLI struct {
 	Schema Schema `cmd:"" help:"Print the JSON Schema of the config file."`
 	Keys   Keys   `cmd:"" help:"Make, list, revoke and rotate the keys that clients call with."`
 	Events Events `cmd:"" help:"Show what was recorded: requests, reroutes, health, audit."`
+	Status Status `cmd:"" help:"Tell how the running Weir stands: pools, slots, queues."`
+	Drain  Drain  `cmd:"" help:"End the running Weir once its requests are done."`
 
 	Version VersionFlag `help:"Print version and build, and exit." short:"V"`
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs each script in testdata/script in a folder of its own, with weir as a program.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true})
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true, Cmds: scriptWords})
 }
 
 // TestEveryWordHelpsWithAnExample walks every word, those added later too.

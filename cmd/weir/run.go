@@ -23,6 +23,8 @@ import (
 type Run struct {
 	Config    string   `help:"The config file; without one, Weir looks for model servers and writes it." default:"weir.yaml" placeholder:"FILE"`
 	Look      []string `help:"Also look here for a model server when there is no config file yet: host:port or a port." placeholder:"HOST:PORT"`
+	Listen    string   `help:"Address for clients, in a config file that is not there yet." placeholder:"ADDR"`
+	Admin     string   `help:"Address of the admin listener, in a config file that is not there yet." placeholder:"ADDR"`
 	LogFormat string   `help:"Form of the event lines: json, or text for people (default: log.format of the config)." enum:"json,text," default:""`
 }
 
@@ -66,6 +68,9 @@ func (r *Run) Run(ctx context.Context, std *Streams) error {
 // was there.
 func (r *Run) prepare(ctx context.Context, std *Streams) (*discover.Result, error) {
 	_, err := os.Stat(r.Config)
+	if err == nil && (r.Listen != "" || r.Admin != "") {
+		return nil, usageError(fmt.Sprintf("--listen and --admin are for the first start: %s is there, change its listen and admin", r.Config))
+	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -80,7 +85,7 @@ func (r *Run) prepare(ctx context.Context, std *Streams) (*discover.Result, erro
 	if err != nil {
 		return nil, fmt.Errorf("the config file cannot be written: %w", err)
 	}
-	_, err = f.WriteString(found.Config(discover.Layout{}))
+	_, err = f.WriteString(found.Config(discover.Layout{Listen: r.Listen, Admin: r.Admin}))
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("%s cannot be written: %w", r.Config, err)
 	}

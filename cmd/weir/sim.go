@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"weir/internal/discover"
 	"weir/internal/sim"
 )
 
@@ -34,15 +35,18 @@ func (s *Sim) Run(ctx context.Context, std *Streams) error {
 	if s.Script != "" {
 		data, err := os.ReadFile(s.Script)
 		if err != nil {
-			return err
+			return fmt.Errorf("--script: %w", err)
 		}
 		if o.Script, err = sim.ParseScript(data); err != nil {
 			return fmt.Errorf("%s: %w", s.Script, err)
 		}
 	}
 	l, err := net.Listen("tcp", s.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("--listen: %s is in use: %s; take another address", s.Listen, discover.Holder(s.Listen))
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("--listen: %w", err)
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()

@@ -161,19 +161,20 @@ func TestDrainDoesNotWaitForADeafClient(t *testing.T) {
 
 // C123, F41, F42: clients that leave, at any time and in either way, close the upstream connection at once and leave nothing.
 func TestC123ClientsThatLeave(t *testing.T) {
+	const clients = 60
 	stall := sim.Behaviour{Deltas: []string{"one ", "two"}, Cut: &sim.Cut{After: 1, Of: "chunks", How: "stall"}}
 	for _, c := range []struct {
 		name string
 		b    sim.Behaviour
 	}{
-		{"amid the answer", stall}, {"before the headers", sim.Behaviour{Hang: true}}, {"while it streams", sim.Behaviour{Endless: true, Gap: time.Millisecond}},
+		{"amid the answer", stall}, {"before the headers", sim.Behaviour{Hang: true}}, {"while it streams", sim.Behaviour{Endless: true, Gap: 50 * time.Millisecond}},
 	} {
 		for _, stream := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, stream %v", c.name, stream), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					g := begin(t, setup{yaml: wide(), sims: oai(c.b), quiet: true})
 					var gone sync.WaitGroup
-					for range 200 {
+					for range clients {
 						ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 						gone.Go(func() {
 							defer cancel()
@@ -206,8 +207,8 @@ func TestC123ClientsThatLeave(t *testing.T) {
 							}
 						}
 					}
-					if n != 200 || len(calls) != 200 {
-						t.Errorf("%d ends and %d calls of 200 requests", n, len(calls))
+					if n != clients || len(calls) != clients {
+						t.Errorf("%d ends and %d calls of %d requests", n, len(calls), clients)
 					}
 				})
 			})
@@ -269,7 +270,7 @@ func TestHalfCloseIsLeaving(t *testing.T) {
 // F40: who leaves while waiting for a slot is out of the queue at once and never reaches the backend.
 func TestLeavingTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := begin(t, setup{yaml: strings.Replace(oneBackend(""), "cap: 64", "cap: 1, queue: 1", 1), sims: oai(sim.Behaviour{FirstDelay: 5 * time.Second, Text: "done"})})
+		g := begin(t, setup{yaml: strings.Replace(oneBackend(""), "cap: 64", "cap: 1, queue: 1", 1), sims: oai(sim.Behaviour{Deltas: []string{"do", "ne"}, Gap: 5 * time.Second})})
 		first := g.live(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -324,4 +325,3 @@ func TestConcurrentLimitOfAKey(t *testing.T) {
 		}
 	})
 }
-

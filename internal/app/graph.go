@@ -78,7 +78,7 @@ func (a *App) newBackend(name string, b *config.Backend, conns int, hop string) 
 		Key: secret, Header: b.KeyHeader, Stream: b.Stream, Connect: b.Limits.Connect.D(), IdleConn: b.IdleConn.D(),
 		Conns: conns, Roots: roots, Proxy: b.Proxy == "env", Dial: a.opts.Dial, Agent: "weir/" + a.opts.Version, Hop: hop,
 		Target: llm.Target{
-			Usage: b.Usage == "ask", Progress: b.Server == "llamacpp", NullContent: b.NullContent, Developer: b.Developer,
+			Usage: b.Usage == "ask", Progress: b.Server == "llamacpp", Timings: b.Server == "llamacpp", NullContent: b.NullContent, Developer: b.Developer,
 			MaxTokens: b.MaxTokens, Base64: b.Base64,
 		},
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,9 +130,13 @@ func tryBegin(t *testing.T, s setup) (*gateway, error) {
 	if s.tls {
 		g.url = "https" + strings.TrimPrefix(g.url, "http")
 	}
-	g.key = g.newKey(key.Spec{Name: "test"})
 	go func() { g.ended <- g.app.Run(context.WithoutCancel(t.Context())) }()
 	t.Cleanup(g.finish)
+	name := "test"
+	if s.data != "" {
+		name += rand.Text() // the folder may have a key of an earlier run
+	}
+	g.key = g.newKey(key.Spec{Name: name})
 	return g, nil
 }
 

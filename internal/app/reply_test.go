@@ -234,8 +234,8 @@ func (r *reply) events(s *said) {
 	for _, e := range strings.Split(strings.TrimSuffix(text, "\n\n"), "\n\n") {
 		var data []string
 		for _, line := range strings.Split(e, "\n") {
-			if d, ok := strings.CutPrefix(line, "data: "); ok {
-				data = append(data, d)
+			if d, ok := strings.CutPrefix(line, "data:"); ok {
+				data = append(data, strings.TrimPrefix(d, " "))
 			} else if c, ok := strings.CutPrefix(line, ":"); ok {
 				s.comments = append(s.comments, strings.TrimSpace(c))
 			}
@@ -374,4 +374,10 @@ func (r *reply) broke(text string) *failure {
 		r.t.Errorf("the client got the text %q before the error, want %q", s.texts[0], text)
 	}
 	return s.failure
+}
+
+// jsonText returns s as JSON.
+func jsonText(s string) string {
+	b, _ := json.Marshal(s) // a string always can be written
+	return string(b)
 }

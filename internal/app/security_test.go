@@ -220,7 +220,7 @@ func TestC139ClientCannotChooseTheUpstream(t *testing.T) {
 	} {
 		r := g.chat(false, field)
 		name := strings.Trim(strings.SplitN(field, ":", 2)[0], `"`)
-		if r.status == 200 {
+		if r.status == 200 && name == "API_BASE" {
 			continue // an unknown member is passed on to the one configured backend
 		}
 		if f := r.failed(); r.status != 400 || f.Param == nil || *f.Param != name {
@@ -298,4 +298,3 @@ func TestC140KeysAreWholeAndRevokedAtOnce(t *testing.T) {
 		}
 	})
 }
-

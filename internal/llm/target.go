@@ -6,6 +6,7 @@ type Target struct {
 	Quoted      []byte // Model as JSON
 	Stream      bool   // ask for a stream
 	Usage       bool   // ask for usage in the stream
+	Timings     bool   // a stream without usage ends with counts in its timings, which the usage chunk would take away
 	Progress    bool   // ask llama.cpp for prompt_progress
 	NullContent string // keep, empty, null, omit
 	Developer   string // keep, system
@@ -50,7 +51,7 @@ type Stream interface {
 type Seen struct {
 	Content  bool // the first text, reasoning or tool delta has come, or a proper finish without any
 	Progress bool // a sign of life that is no content came since it was last cleared
-	Finished bool // every choice that began has its finish
+	Finished bool // the finish has come, and nothing that is lost after it matters; never with several choices, of which some may not have begun
 	Done     bool // the end mark has come: what follows is dropped
 	Events   int  // content events
 	Served   string

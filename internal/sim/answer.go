@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -137,33 +138,23 @@ func jsonAnswer(status int, body []byte) answer {
 	}
 }
 
-// block is what endless bodies are made of.
+// block is what a long line is made of.
 const block = 64 << 10
-
-// bomb is a small gzip body that inflates to 64 MiB of JSON.
-func bomb() answer {
-	return answer{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}},
-		pieces: around(`{"id":"chatcmpl-bomb","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"`, 64<<20, `"}}]}`)}
-}
 
 // longLine is a stream of one data line of n bytes that never ends.
 func longLine(n int64) answer {
 	return answer{status: http.StatusOK, header: streamHeader(), stream: true, early: true,
-		pieces: around(`data: {"choices":[{"index":0,"finish_reason":null,"delta":{"content":"`, n, "")}
+		pieces: lineOf(n)}
 }
 
-func around(head string, n int64, tail string) iter.Seq[piece] {
-	filler := bytes.Repeat([]byte("x"), block)
+func lineOf(n int64) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
-		if !yield(piece{data: []byte(head), content: true}) {
-			return
+		head := []byte(`data: {"choices":[{"index":0,"finish_reason":null,"delta":{"content":"`)
+		filler := bytes.Repeat([]byte("x"), block)
+		ok := yield(piece{data: head, content: true})
+		for left := n; ok && left > 0; left -= block {
+			ok = yield(piece{data: filler[:min(left, block)]})
 		}
-		for ; n > 0; n -= block {
-			if !yield(piece{data: filler[:min(n, block)]}) {
-				return
-			}
-		}
-		yield(piece{data: []byte(tail)})
 	}
 }
 
@@ -333,14 +324,12 @@ func refused(what string, q *request) bool {
 		return q.N > 1
 	case "base64":
 		return q.encoding() == "base64"
-	case "null_content", "developer":
-		for _, m := range q.Messages {
-			null := m.Content == nil || string(m.Content) == "null"
-			if what == "developer" && m.Role == "developer" || what == "null_content" && null {
-				return true
-			}
-		}
-		return false
+	case "null_content":
+		return slices.ContainsFunc(q.Messages, func(m message) bool { return string(m.Content) == "null" })
+	case "absent_content":
+		return slices.ContainsFunc(q.Messages, func(m message) bool { return m.Content == nil })
+	case "developer":
+		return slices.ContainsFunc(q.Messages, func(m message) bool { return m.Role == "developer" })
 	}
 	_, ok := q.has[what]
 	return ok

@@ -166,7 +166,7 @@ var (
 	tools = []string{"call", "parallel", "wrong_name", "cut_args", "bad_args", "not_json", "narrate", "tags",
 		"index_zero", "no_index", "no_id", "null_id", "text_and_call", "never"}
 	usages   = []string{"none", "always", "every", "partial", "negative", "huge", "no_choices"}
-	refusals = []string{"stream", "null_content", "developer", "base64", "encoding_format", "max_completion_tokens",
+	refusals = []string{"stream", "null_content", "absent_content", "developer", "base64", "encoding_format", "max_completion_tokens",
 		"max_tokens", "tools", "response_format", "n"}
 	words = []struct {
 		field string

@@ -265,7 +265,7 @@ func TestGzip(t *testing.T) { // F33
 		{"ok", askStream, nil, 100},
 		{"cut", askWhole, io.ErrUnexpectedEOF, 100},
 		{"cut", askStream, io.ErrUnexpectedEOF, 50},
-		{"bomb", askWhole, nil, 64 << 20},
+		{"bomb", askWhole, nil, bombSize},
 	}
 	for _, tt := range tests {
 		t.Run(tt.mode+" "+tt.body[:20], func(t *testing.T) {

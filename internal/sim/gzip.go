@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"compress/gzip"
+	"net/http"
 )
 
 // squeezer compresses a body piece by piece; without a mode it passes it on.
@@ -14,7 +15,7 @@ type squeezer struct {
 
 func newSqueezer(mode string) *squeezer {
 	q := &squeezer{cut: mode == "cut"}
-	if mode != "" {
+	if mode == "ok" || mode == "cut" { // a bomb is compressed already
 		q.zip = gzip.NewWriter(&q.buf)
 	}
 	return q
@@ -46,4 +47,27 @@ func (q *squeezer) take() []byte {
 	out := bytes.Clone(q.buf.Bytes())
 	q.buf.Reset()
 	return out
+}
+
+// bombSize is what a bomb inflates to, a thousand times its size.
+const bombSize = 64 << 20
+
+// bomb is a small gzip body that inflates to 64 MiB of JSON. It is one mebibyte,
+// compressed once and repeated, which costs the server nothing.
+func bomb() answer {
+	const head = `{"id":"chatcmpl-bomb","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"`
+	ans := answer{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}}
+	ans.pieces = func(yield func(piece) bool) {
+		ok := yield(piece{data: zipped([]byte(head)), content: true})
+		for charge, n := zipped(bytes.Repeat([]byte("x"), 1<<20)), 0; ok && n < bombSize; n += 1 << 20 {
+			ok = yield(piece{data: charge})
+		}
+		_ = ok && yield(piece{data: zipped([]byte(`"}}]}`)), over: true})
+	}
+	return ans
+}
+
+func zipped(data []byte) []byte {
+	q := newSqueezer("ok")
+	return append(q.add(data), q.end()...)
 }

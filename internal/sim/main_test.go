@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
+
 	"io"
 	"net/http"
 	"net/url"
@@ -145,8 +145,6 @@ func dig(t *testing.T, text string, path ...any) any {
 	}
 	return v
 }
-
-func asError[T error](err error, target *T) bool { return errors.As(err, target) }
 
 func mustURL(path string) *url.URL { return &url.URL{Path: path} }
 

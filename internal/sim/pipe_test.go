@@ -186,3 +186,20 @@ func TestNetBlackHoleWaitsForTheDialer(t *testing.T) {
 		}
 	})
 }
+
+func TestListenerIsDialedByItsAddress(t *testing.T) {
+	n := NewNet()
+	for _, addr := range []string{"127.0.0.1:0", "localhost:8484", "backend-a:0", ":80"} {
+		l, err := n.Listen(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := n.DialContext(t.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			t.Errorf("%s: dial %s: %v", addr, l.Addr(), err)
+			continue
+		}
+		_ = c.Close()
+		_ = l.Close()
+	}
+}

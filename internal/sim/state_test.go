@@ -113,7 +113,7 @@ func TestRefusals(t *testing.T) {
 		{"a stream", OpenAI, "stream", "/v1/chat/completions", askStream, 400, "stream is not supported"},
 		{"what is not refused passes", OpenAI, "stream", "/v1/chat/completions", askWhole, 200, ""},
 		{"null content", OpenAI, "null_content", "/v1/chat/completions", `{"model":"m","messages":[{"role":"assistant","content":null}]}`, 400, "null_content"},
-		{"absent content", OpenAI, "null_content", "/v1/chat/completions", `{"model":"m","messages":[{"role":"assistant"}]}`, 400, "null_content"},
+		{"absent content", OpenAI, "absent_content", "/v1/chat/completions", `{"model":"m","messages":[{"role":"assistant"}]}`, 400, "absent_content"},
 		{"empty content passes", OpenAI, "null_content", "/v1/chat/completions", `{"model":"m","messages":[{"role":"assistant","content":""}]}`, 200, ""},
 		{"the developer role (C160)", OpenAI, "developer", "/v1/chat/completions", `{"model":"m","messages":[{"role":"developer","content":""}]}`, 400, "developer"},
 		{"base64 (C154)", OpenAI, "base64", "/v1/embeddings", `{"model":"m","input":"x","encoding_format":"base64"}`, 400, "base64 is not supported"},
@@ -167,15 +167,6 @@ func TestKeyIsDemanded(t *testing.T) {
 	}
 	if got := s.Attempts()[0].Header.Get("Host"); got == "" {
 		t.Error("the record lacks the Host")
-	}
-}
-
-func TestRerank(t *testing.T) {
-	s := New(Options{}).Start(t)
-	h := rawAsk(t, s, "/rerank", `{"model":"m","query":"red fox","documents":["a dog",{"text":"the red fox"},"fox"],"top_n":2,"return_documents":true}`)
-	got := []any{dig(t, h.body, "results", 0, "index"), dig(t, h.body, "results", 0, "relevance_score"), dig(t, h.body, "results", 0, "document", "text"), dig(t, h.body, "results", 1, "index"), dig(t, h.body, "results", 2)}
-	if want := []any{1.0, 1.0, "the red fox", 2.0, nil}; !cmp.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

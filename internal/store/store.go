@@ -127,12 +127,12 @@ func (s *Store) closeInserts() error {
 		return nil // closed before
 	}
 	defer conn.Close()
-	return conn.Raw(func(any) error {
-		if s.inserts == nil {
-			return nil
-		}
+	return conn.Raw(func(dc any) error {
 		in := s.inserts
 		s.inserts = nil
+		if in == nil || in.conn != dc { // those of a connection that is gone went with it
+			return nil
+		}
 		return in.close()
 	})
 }

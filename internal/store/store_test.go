@@ -268,7 +268,7 @@ func TestADamagedFileIsKeptAside(t *testing.T) { // F57
 		_, log := reopen(t, dir)
 		kept, _ := filepath.Glob(filepath.Join(dir, File+".corrupt-*"))
 		if len(kept) != 1 {
-			t.Fatalf("%d files kept aside, want 1", len(kept))
+			t.Fatalf("kept aside: %q, want one file", kept)
 		}
 		if got, _ := os.ReadFile(kept[0]); !bytes.Equal(got, junk) {
 			t.Error("the damaged file was changed")
@@ -296,6 +296,9 @@ func TestADamagedFileIsKeptAside(t *testing.T) { // F57
 		}
 		s.Close()
 		s, log := reopen(t, dir)
+		if kept, _ := filepath.Glob(filepath.Join(dir, File+".corrupt-*")); len(kept) != 1 {
+			t.Errorf("kept aside: %q, want the damaged file", kept)
+		}
 		keys, err := s.Keys(t.Context())
 		if err != nil || len(keys) != 1 || keys[0].Name != "a" {
 			t.Errorf("keys %+v, %v, want the one that was there; log: %s", keys, err, log)
@@ -377,5 +380,44 @@ func TestPrefillsAndMeta(t *testing.T) {
 	}
 	if v, err := s.Meta(t.Context(), "none"); v != "" || err != nil {
 		t.Errorf("Meta of nothing = %q, %v", v, err)
+	}
+}
+
+// database/sql may replace the connection at any time; what was prepared on the old one must not be used.
+func TestAReplacedConnection(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	s.db.SetMaxIdleConns(0) // each use is a new connection
+	for i := range 3 {
+		if err := s.WriteRequests(t.Context(), []Request{sampleRequest(i, time.Now())}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := s.CountRequests(t.Context(), Query{}); n != 3 || err != nil {
+		t.Errorf("%d rows, %v, want 3", n, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// A new file must never meet the log of the old one.
+func TestTheLogGoesAsideToo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), File)
+	for _, ext := range []string{"", "-wal"} {
+		if err := os.WriteFile(path+ext, []byte("old"+ext), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	aside, err := keepAside(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ext := range []string{"", "-wal"} {
+		if b, err := os.ReadFile(aside + ext); err != nil || string(b) != "old"+ext {
+			t.Errorf("%s%s: %q, %v", aside, ext, b, err)
+		}
+		if _, err := os.Stat(path + ext); err == nil {
+			t.Errorf("%s%s is still there", path, ext)
+		}
 	}
 }

@@ -49,6 +49,7 @@ type fields []*field
 type field struct {
 	name string
 	kind byte // '"', '[' or 0
+	open bool // the last element of an array is text that may go on
 	raw  []byte
 }
 
@@ -64,30 +65,60 @@ func (f *fields) get(name string) *field {
 }
 
 // last keeps the value, whatever was there before.
-func (m *field) last(v []byte) { m.kind, m.raw = 0, append(m.raw[:0], v...) }
+func (m *field) last(v []byte) { m.kind, m.open, m.raw = 0, false, append(m.raw[:0], v...) }
 
-// join adds the value to what was there: strings and arrays grow, null changes nothing, else the last one stays.
+// join adds the value to what was there: strings and arrays grow, null changes nothing, else the last one stays. Where
+// pieces of text and lists of parts come mixed, as Mistral's models stream their thinking, all become parts.
 func (m *field) join(v []byte) {
 	switch {
 	case isNull(v):
 		if m.kind == 0 && m.raw == nil {
 			m.raw = append(m.raw, v...)
 		}
-		return
-	case v[0] == '"' || v[0] == '[':
-		inner := v[1 : len(v)-1]
-		if v[0] == '[' {
-			inner = bytes.TrimSpace(inner)
+	case v[0] == '"' && m.kind == '[':
+		m.part(v[1 : len(v)-1])
+	case v[0] == '[':
+		if text := m.raw; m.kind == '"' {
+			m.kind, m.raw = '[', nil
+			m.part(text)
 		}
-		if m.kind != v[0] {
-			m.kind, m.raw = v[0], m.raw[:0]
-		} else if v[0] == '[' && len(m.raw) > 0 && len(inner) > 0 {
-			m.raw = append(m.raw, ',')
+		m.list(bytes.TrimSpace(v[1 : len(v)-1]))
+	case v[0] == '"':
+		if m.kind != '"' {
+			m.kind, m.raw = '"', m.raw[:0]
 		}
-		m.raw = append(m.raw, inner...)
+		m.raw = append(m.raw, v[1:len(v)-1]...)
 	default:
 		m.last(v)
 	}
+}
+
+// list appends the elements of an array.
+func (m *field) list(inner []byte) {
+	if m.kind != '[' {
+		m.kind, m.open, m.raw = '[', false, m.raw[:0]
+	}
+	if len(inner) == 0 {
+		return
+	}
+	if len(m.raw) > 0 {
+		m.raw = append(m.raw, ',')
+	}
+	m.raw, m.open = append(m.raw, inner...), false
+}
+
+// part appends escaped text to an array: to its last element where that is text of this kind too.
+func (m *field) part(text []byte) {
+	const end = `"}`
+	if len(text) == 0 {
+		return
+	}
+	if m.open {
+		m.raw = append(append(m.raw[:len(m.raw)-len(end)], text...), end...)
+		return
+	}
+	m.list(append(append([]byte(`{"type":"text","text":"`), text...), end...))
+	m.open = true
 }
 
 func (m *field) append(dst []byte) []byte {
@@ -178,17 +209,19 @@ func (a *assembly) event(f *llm.Frame) error {
 		a.seen.Done = true
 		return nil
 	}
-	return a.chunk(f.Data)
+	return a.chunk(f)
 }
 
-func (a *assembly) chunk(data []byte) error {
+func (a *assembly) chunk(f *llm.Frame) error {
+	data := f.Data
 	a.delta, a.now = a.delta[:0], nil
+	finished := a.seen.Finished
 	if err := a.walker.walk(data); err != nil {
-		return broken(data, err)
+		return a.late(finished, broken(data, err))
 	}
 	c := &a.walker.chunk
-	if !c.fault.IsZero() || isFlatFault(c) {
-		return &llm.Fault{Data: bytes.Clone(data)}
+	if isFault(f, c) {
+		return a.late(finished, &llm.Fault{Data: bytes.Clone(data)})
 	}
 	a.note(c)
 	if !c.usage.IsZero() {
@@ -198,7 +231,6 @@ func (a *assembly) chunk(data []byte) error {
 	if c.plain && a.now != nil {
 		a.learn(c)
 		a.into = a.now.message.get(string(c.field))
-		a.into.kind = '"'
 	}
 	return nil
 }
@@ -212,7 +244,11 @@ func (a *assembly) outer(c *chunk) {
 		switch string(name) {
 		case "choices", "usage", "object", "error", "prompt_progress", "obfuscation":
 		case "id", "created", "model": // the first valid one stays
-			if m := a.top.get(string(name)); m.raw == nil && !isNull(v) && len(v) > 2 && count(v) != 0 {
+			valid := !isBlank(v)
+			if string(name) == "created" {
+				valid = count(v) > 0
+			}
+			if m := a.top.get(string(name)); m.raw == nil && valid {
 				m.last(v)
 			}
 		default:

@@ -153,7 +153,7 @@ func (w *walker) choiceMember(name []byte) error {
 	case "index":
 		c.index = at
 	case "finish_reason":
-		if !isNull(at.Of(w.data)) {
+		if !isBlank(at.Of(w.data)) { // some servers say "" until the end
 			c.finish, w.plain = at, false
 		}
 	case "logprobs":

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"weir/internal/llm"
 )
@@ -83,6 +84,9 @@ func (d *decoder) object() error {
 		if err := d.names.Add(&d.s, name); err != nil {
 			return err
 		}
+		if err := misspelt(name); err != nil {
+			return err
+		}
 		from := d.s.NameAt()
 		at, err := d.member(name)
 		if err != nil {
@@ -92,6 +96,26 @@ func (d *decoder) object() error {
 		d.path = "" // what is wrong after it is not its fault
 		return nil
 	})
+}
+
+// read are the outermost members that Weir reads, refuses or sets.
+var read = [...]string{
+	"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "best_of", "echo", "audio", "tools",
+	"prompt", "input", "query", "documents", "encoding_format", "api_base", "base_url", "api_key", "extra_headers", "return_progress",
+}
+
+// misspelt refuses a member that differs from one of those in case only: servers in Go would read it, others would not,
+// and what Weir reads must be what the server reads (S17).
+func misspelt(name []byte) error {
+	if !bytes.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf || 'A' <= r && r <= 'Z' }) {
+		return nil
+	}
+	for _, w := range read {
+		if strings.EqualFold(w, string(name)) {
+			return invalid(short(name), "%q is not a member that servers agree on; write it %s", short(name), w)
+		}
+	}
+	return nil
 }
 
 // member walks the value of one outermost member and returns its place.

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"errors"
+	"strings"
 
 	"weir/internal/llm"
 )
@@ -29,7 +30,7 @@ func (Dialect) Edits(r *llm.Request, t *llm.Target) (*llm.Edits, error) {
 		if t.Stream && !r.Stream {
 			e.Set(r, "stream", rawTrue)
 		}
-		if t.Stream && t.Usage && !r.IncludeUsage {
+		if t.Stream && t.Usage && !r.IncludeUsage && !(t.Timings && r.Stream) {
 			askUsage(e, r)
 		}
 		if t.Stream && t.Progress {
@@ -80,6 +81,9 @@ func sample(e *llm.Edits, r *llm.Request, t *llm.Target) {
 	var ruled *llm.Sampling
 	for i := range t.Sampling {
 		p := &t.Sampling[i]
+		if m, ok := inOtherCase(r, p.Name); ok {
+			e.Remove(r, m) // some servers would read it in place of the pool's (S17)
+		}
 		switch {
 		case p.Name == oldLimit || p.Name == newLimit:
 			ruled = p
@@ -92,6 +96,16 @@ func sample(e *llm.Edits, r *llm.Request, t *llm.Target) {
 		}
 	}
 	limit(e, r, t.MaxTokens, ruled)
+}
+
+// inOtherCase finds a member that differs from name in case only.
+func inOtherCase(r *llm.Request, name string) (string, bool) {
+	for _, m := range r.Members {
+		if string(m.Name) != name && strings.EqualFold(string(m.Name), name) {
+			return string(m.Name), true
+		}
+	}
+	return "", false
 }
 
 // limit leaves exactly the one name of the token limit that the backend takes (C157), with the value that the client or

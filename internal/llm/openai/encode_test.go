@@ -89,6 +89,9 @@ func TestEditsMakeTheBodyWhatTheBackendWants(t *testing.T) {
 		{"sampling: forced", 0, `{"model":"m","messages":[{}],"temperature":1.0}`, habits(func(t *llm.Target) {
 			t.Sampling = []llm.Sampling{{Name: "temperature", Force: []byte("0")}, {Name: "stop", Force: []byte(`["a"]`)}}
 		}), `{"stop":["a"],"model":"up","messages":[{}],"temperature":0}`},
+		{"S17 sampling: the client's in another case gives way", 0, `{"model":"m","messages":[{}],"Temperature":1.0,"topK":1}`, habits(func(t *llm.Target) {
+			t.Sampling = []llm.Sampling{{Name: "temperature", Force: []byte("0")}}
+		}), `{"temperature":0,"model":"up","messages":[{}],"topK":1}`},
 		{"sampling: stripped", 0, `{"model":"m","messages":[{}],"temperature":1.0}`, habits(func(t *llm.Target) {
 			t.Sampling = []llm.Sampling{{Name: "temperature", Strip: true}, {Name: "top_p", Strip: true}}
 		}), `{"model":"up","messages":[{}]}`},

@@ -13,7 +13,7 @@ import (
 // Stream returns what turns a backend's stream into the client's: passed on event by event for clients who stream,
 // assembled into one answer for those who do not. model stands in for a served name that is a file's path.
 func (Dialect) Stream(r *llm.Request, model string) llm.Stream {
-	b := base{op: r.Op, hide: !r.IncludeUsage, name: model}
+	b := base{op: r.Op, hide: !r.IncludeUsage, single: r.Choices <= 1, name: model}
 	b.seen.Usage = llm.NoUsage
 	if r.Stream {
 		p := &passing{base: b}
@@ -30,9 +30,11 @@ type base struct {
 	seen   llm.Seen
 	op     llm.Op
 	hide   bool   // the client did not ask for usage
+	single bool   // nor for several choices
 	name   string // shown in place of a path
 
 	begun, finished uint64 // choices, by index
+	counted         bool   // a usage object came
 	processed       int64  // tokens of the prompt, as the last progress said
 	lead, tail      []byte // around the text of the last plain chunk
 }
@@ -69,7 +71,7 @@ func (b *base) learn(c *chunk) {
 // note takes what a walked chunk tells of the answer as a whole.
 func (b *base) note(c *chunk) {
 	if !c.usage.IsZero() {
-		b.seen.Usage = usageOf(c.usage.Of(c.data))
+		b.seen.Usage, b.counted = usageOf(c.usage.Of(c.data)), true
 	}
 	if !c.timings.IsZero() {
 		b.timings(c.timings.Of(c.data))
@@ -86,8 +88,13 @@ func (b *base) note(c *chunk) {
 }
 
 func (b *base) timings(raw []byte) {
-	if n := member(raw, "prompt_n"); n > 0 {
+	n, out := member(raw, "prompt_n"), member(raw, "predicted_n")
+	if n > 0 {
 		b.seen.PromptN, b.seen.Prefill = n, number(raw, "prompt_per_second")
+	}
+	if u := &b.seen.Usage; n >= 0 && out >= 0 && !b.counted { // they count the same; a usage object says it better
+		u.Cached = member(raw, "cache_n")
+		u.In, u.Out = n+max(u.Cached, 0), out
 	}
 }
 
@@ -103,7 +110,7 @@ func (b *base) choice(c *choice) {
 	if !c.finish.IsZero() {
 		b.finished |= 1 << i
 		if b.begun == b.finished {
-			b.seen.Finished = true
+			b.seen.Finished = b.single
 			b.seen.Content = true // a proper finish without content is an answer
 		}
 	}
@@ -122,6 +129,15 @@ func (b *base) over() error {
 		return e
 	}
 	return nil
+}
+
+// late takes a fault of the stream: after the finish it ends what was whole already, before it it is what it is.
+func (b *base) late(finished bool, err error) error {
+	if finished {
+		b.seen.Done = true
+		return nil
+	}
+	return err
 }
 
 func broken(data []byte, err error) error {
@@ -219,16 +235,21 @@ func (p *passing) event(f *llm.Frame) error {
 		p.seen.Done = true
 		return nil
 	}
+	finished := p.seen.Finished
 	if err := p.walker.walk(f.Data); err != nil {
-		return broken(f.Data, err)
+		return p.late(finished, broken(f.Data, err))
 	}
 	c := &p.walker.chunk
-	if !c.fault.IsZero() || isFlatFault(c) {
-		return &llm.Fault{Data: bytes.Clone(c.data)}
+	if isFault(f, c) {
+		return p.late(finished, &llm.Fault{Data: bytes.Clone(c.data)})
 	}
 	p.note(c)
 	if c.count == 0 && !c.usage.IsZero() && p.hide {
-		return nil
+		if c.timings.IsZero() || c.choices.IsZero() {
+			return nil
+		}
+		// llama.cpp moves its timings to the usage chunk when usage is asked for: who did not ask gets them all the same.
+		c.edits = append(c.edits, llm.Edit{At: c.usage, With: []byte("null")}, llm.Edit{At: c.choices, With: noChoice(p.op)})
 	}
 	p.mend(c)
 	if f.Plain && len(c.edits) == 0 {
@@ -238,6 +259,11 @@ func (p *passing) event(f *llm.Frame) error {
 	}
 	p.rewrite(c.data, c.edits)
 	return nil
+}
+
+// isFault reports an error object in place of a chunk.
+func isFault(f *llm.Frame, c *chunk) bool {
+	return !c.fault.IsZero() || isFlatFault(c) || string(f.Name) == "error" && c.choices.IsZero()
 }
 
 // isFlatFault reports an error without an error member: the flat shape of vLLM and SGLang.
@@ -311,6 +337,14 @@ func (p *passing) End() ([]byte, error) {
 		return out, err
 	}
 	return append(out[:len(out):len(out)], "data: [DONE]\n\n"...), nil
+}
+
+// noChoice are the choices of a chunk that tells nothing of the answer. Clients that did not ask for usage index choices[0].
+func noChoice(op llm.Op) []byte {
+	if op == llm.Completions {
+		return []byte(`[{"index":0,"text":"","finish_reason":null}]`)
+	}
+	return []byte(`[{"index":0,"delta":{},"finish_reason":null}]`)
 }
 
 // isEntire reports whether the rest of a body is an event that only lacks its end. Half of one tells nothing, a finish
