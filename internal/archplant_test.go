@@ -83,6 +83,11 @@ var planted = map[string]struct {
 		bad:  "package llm\nfunc f() {\n" + strings.Repeat("\n", maxFunc) + "}",
 		good: "package llm\nfunc f() {\n" + strings.Repeat("\n", maxFunc-2) + "}",
 	},
+	"a test whose code is too long": {
+		rule: short, dir: "llm", name: "x_test.go",
+		bad:  "package llm\nfunc f() {\n" + strings.Repeat("\n", maxFunc) + "}",
+		good: "package llm\nfunc f() {\n_ = []int{\n" + strings.Repeat("1,\n", maxFunc) + "}\n}",
+	},
 	"a file that is too long": {
 		rule: short, dir: "llm",
 		bad:  "package llm\n" + strings.Repeat("\n", maxFile),

@@ -197,7 +197,7 @@ func TestPrefillRateIsLearntAndKept(t *testing.T) {
 				if r := g.get(g.admin+"/api/v1/status", "Authorization", "Bearer "+token); json.Unmarshal(r.body, &s) != nil || !s.Pools[0].Measured || s.Pools[0].Prefill < c.low || s.Pools[0].Prefill > c.high {
 					t.Errorf("status: %+v", s.Pools)
 				}
-				if got := g.series()[fmt.Sprintf(`weir_prefill_tokens_per_second{pool="a",source="measured",tier="gpu"}`)]; got == "" {
+				if got := g.series()[`weir_prefill_tokens_per_second{pool="a",source="measured",tier="gpu"}`]; got == "" {
 					t.Error("the measured rate is no metric")
 				}
 			})

@@ -132,12 +132,15 @@ func isLoopback(addr string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+// gatherRows is how long rows are gathered for one transaction: a commit costs as much as some ten rows.
+const gatherRows = 250 * time.Millisecond
+
 // record sets up the recorder and its readers.
 func (a *App) record() error {
 	a.metrics = event.NewMetrics(a.opts.Version)
 	o := event.Options{
 		Observers: []event.Observer{a.metrics},
-		Readers:   []event.Source{{Name: "store", Reader: &rows{store: a.store, log: a.log}, Wants: wantsRow}},
+		Readers:   []event.Source{{Name: "store", Reader: &rows{store: a.store, log: a.log}, Wants: wantsRow, Pause: gatherRows}},
 		Log:       a.log,
 	}
 	if a.opts.Events != nil {

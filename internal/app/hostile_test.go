@@ -18,12 +18,12 @@ import (
 // S15: whatever a client writes into a name stays inside one line of the events.
 func TestEventLinesCannotBeForged(t *testing.T) {
 	g := begin(t, setup{sims: oai(sim.Behaviour{})})
-	for _, name := range []string{"a\nb", "x\r\n{\"event\":\"end\"}", "\x1b[31mred\x1b[0m", "‮rtl", "\u2028line", "q\"},{\"a\":\"", "\\u0000", "\u0000", strings.Repeat("long", 1000)} {
+	for _, name := range []string{"a\nb", "x\r\n{\"event\":\"end\"}", "\x1b[31mred\x1b[0m", "\u202ertl", "\u2028line", "q\"},{\"a\":\"", "\\u0000", "\u0000", strings.Repeat("long", 1000)} {
 		body := strings.Replace(chatBody(false), `"oai-m"`, jsonText(name), 1)
 		r := g.post("/v1/chat/completions", body, "User-Agent", "evil \"agent\"")
 		r.failed()
 		e := g.end(r.id())
-		if e.Status != 404 || strings.ContainsAny(e.Raw, "\x1b\r\x00") || strings.Contains(e.Raw, "\u2028") || strings.Contains(e.Raw, "‮") || len(e.Raw) > 4096 {
+		if e.Status != 404 || strings.ContainsAny(e.Raw, "\x1b\r\x00") || strings.Contains(e.Raw, "\u2028") || strings.Contains(e.Raw, "\u202e") || len(e.Raw) > 4096 {
 			t.Errorf("%q: event %q", name, e.Raw)
 		}
 	}

@@ -223,6 +223,12 @@ func (m *mix) choose(server string, a *sim.Attempt) *sim.Behaviour {
 	if r.IntN(5) == 0 {
 		f = m.faults[r.IntN(len(m.faults))]
 	}
+	if f.b.Cut != nil && !a.Stream { // a whole answer has no chunks, and one that is all there cannot stall
+		f.kinds += "|"
+		if f.b.Cut.How == "stall" {
+			f.b.Cut = &sim.Cut{After: f.b.Cut.After, Of: f.b.Cut.Of, How: "fin"}
+		}
+	}
 	if n >= 0 {
 		m.picked[n] = append(m.picked[n], picked{server, f.name, f.kinds})
 	}

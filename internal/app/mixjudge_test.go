@@ -197,8 +197,23 @@ func (m *mix) judgeReply(q *asked, attempts []sim.Attempt, nonces map[string]int
 	m.exact(s, attempts, e)
 }
 
-// winner is the attempt whose answer the client got: the last.
-func winner(attempts []sim.Attempt) *sim.Attempt { return &attempts[len(attempts)-1] }
+// winner is the attempt whose answer the client got: its number is in the text and in the id.
+func (m *mix) winner(s *said, attempts []sim.Attempt) *sim.Attempt {
+	m.t.Helper()
+	told := s.texts[0]
+	for id := range s.ids {
+		told += " " + id
+	}
+	i := slices.IndexFunc(attempts, func(a sim.Attempt) bool { return strings.Contains(told, a.Nonce) })
+	if i < 0 {
+		if len(attempts) == 0 || mixNonce.MatchString(told) || s.texts[0] != "" {
+			m.t.Errorf("I6: the client got %q, which no attempt sent", told)
+			return nil
+		}
+		i = len(attempts) - 1
+	}
+	return &attempts[i]
+}
 
 // prefix checks that a broken stream gave what its server sent, in order, and nothing else (I6).
 func (m *mix) prefix(s *said, attempts []sim.Attempt) {
@@ -206,29 +221,23 @@ func (m *mix) prefix(s *said, attempts []sim.Attempt) {
 	if len(attempts) == 0 || s.texts[0] == "" {
 		return
 	}
-	i := slices.IndexFunc(attempts, func(a sim.Attempt) bool { return strings.Contains(s.texts[0]+" "+first(s.ids), a.Nonce) })
-	if i < 0 {
-		m.t.Errorf("I6: the client got %q, which no attempt sent", s.texts[0])
+	a := m.winner(s, attempts)
+	if a == nil {
 		return
 	}
-	a := &attempts[i]
 	want := strings.ReplaceAll("answer {nonce} one two three four", "{nonce}", a.Nonce)
 	if !strings.HasPrefix(want, s.texts[0]) && !strings.HasPrefix(s.texts[0], want[:len(want)-5]) {
 		m.t.Errorf("I6: the client got %q, which is not how %q begins", s.texts[0], want)
 	}
 }
 
-func first(set map[string]bool) string {
-	for s := range set {
-		return s
-	}
-	return ""
-}
-
 // exact checks that an answer is what its server said, and that it was counted once (I6, I9).
 func (m *mix) exact(s *said, attempts []sim.Attempt, e *record) {
 	m.t.Helper()
-	a := winner(attempts)
+	a := m.winner(s, attempts)
+	if a == nil {
+		return
+	}
 	text := strings.ReplaceAll(s.texts[0], a.Nonce, "{nonce}")
 	if !slices.Contains([]string{"answer {nonce} one two three", "answer {nonce} one two three four", ""}, text) {
 		m.t.Errorf("I6: the client got %q", s.texts[0])
@@ -239,8 +248,8 @@ func (m *mix) exact(s *said, attempts []sim.Attempt, e *record) {
 	t := e.Tokens
 	if t.In == nil || t.Out == nil || *t.In < 0 || *t.Out < 0 || *t.In > 10_000 || *t.Out > 10_000 {
 		m.t.Errorf("I9: tokens %s", e.Raw)
-	} else if text != "" && !t.Estimated && a.Stream && int64(a.Chunks) != *t.Out {
-		m.t.Errorf("I9: %d tokens out are recorded for %d chunks", *t.Out, a.Chunks)
+	} else if n := len(strings.Fields(text + " " + s.reasoning[0])); text != "" && !t.Estimated && int64(n) != *t.Out {
+		m.t.Errorf("I9: %d tokens out are recorded for %d words", *t.Out, n)
 	}
 	if e.Backend == nil || *e.Backend != a.Nonce[:1] {
 		m.t.Errorf("the event names another backend than %s: %s", a.Nonce[:1], e.Raw)

@@ -12,7 +12,7 @@ import (
 // TestDocsNameEveryKey holds docs/config.md to the types: each key that may stand in the file has its row.
 func TestDocsNameEveryKey(t *testing.T) {
 	text := readDocs(t)
-	places := strings.Join(regexp.MustCompile("(?m)^(\\| [^|]*|##.*)").FindAllString(text, -1), "\n") // first columns and titles
+	places := strings.Join(regexp.MustCompile(`(?m)^(\| [^|]*|##.*)`).FindAllString(text, -1), "\n") // first columns and titles
 	seen := map[reflect.Type]bool{}
 	var walk func(reflect.Type)
 	walk = func(typ reflect.Type) {

@@ -34,6 +34,9 @@ type Source struct {
 	Name   string // label of drops
 	Reader Reader
 	Wants  func(e *Event) bool // nil: all
+	// Pause is the time for which facts are gathered before the next Read, for a reader whose cost is per batch. A
+	// half-full buffer ends it early.
+	Pause time.Duration
 }
 
 // Options set up a Recorder.
@@ -68,7 +71,7 @@ func New(o Options) *Recorder {
 		r.flush = flushWithin
 	}
 	for _, s := range o.Readers {
-		r.queues = append(r.queues, &queue{source: s, more: make(chan struct{}, 1)})
+		r.queues = append(r.queues, &queue{source: s, more: make(chan struct{}, 1), half: make(chan struct{}, 1)})
 	}
 	return r
 }
@@ -178,6 +181,7 @@ func (r *Recorder) lost() uint64 {
 type queue struct {
 	source  Source
 	more    chan struct{}
+	half    chan struct{} // the buffer is half full, or closed
 	dropped atomic.Uint64
 
 	mu     sync.Mutex // guards the fields below
@@ -199,11 +203,14 @@ func (q *queue) put(batch []Event) {
 		}
 		q.events = append(q.events, batch[i])
 	}
-	grown := len(q.events) > before
+	after := len(q.events)
 	q.mu.Unlock()
 	q.dropped.Add(lost)
-	if grown {
-		q.signal()
+	if after > before {
+		signal(q.more)
+	}
+	if after >= readerSize/2 {
+		signal(q.half)
 	}
 }
 
@@ -211,13 +218,33 @@ func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
-	q.signal()
+	signal(q.more)
+	signal(q.half)
 }
 
-func (q *queue) signal() {
+func signal(c chan struct{}) {
 	select {
-	case q.more <- struct{}{}:
+	case c <- struct{}{}:
 	default:
+	}
+}
+
+// gather waits for facts, and then for more of them while the reader's pause lasts.
+func (q *queue) gather(ctx context.Context) {
+	select {
+	case <-q.more:
+	case <-ctx.Done():
+		return
+	}
+	if q.source.Pause <= 0 {
+		return
+	}
+	t := time.NewTimer(q.source.Pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-q.half:
+	case <-ctx.Done():
 	}
 }
 
@@ -241,9 +268,7 @@ func (q *queue) run(ctx context.Context) {
 		if cap(own) > batchSize { // a burst's memory is given back
 			own = nil
 		}
-		select {
-		case <-q.more:
-		case <-ctx.Done():
+		if q.gather(ctx); ctx.Err() != nil {
 			return
 		}
 	}

@@ -318,7 +318,7 @@ func FuzzFrames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
 		if len(stream) > 1<<12 {
-			t.SkipNow()
+			return // long inputs only cost time
 		}
 		checkFrames(t, stream, rand.New(rand.NewPCG(seed, 1)))
 	})

@@ -445,7 +445,7 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
 		if len(in) > 1<<12 {
-			t.SkipNow()
+			return // long inputs only cost time
 		}
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 9))
