@@ -50,15 +50,21 @@ func (a *App) newGraph(ctx context.Context, hop string) (*graph, error) {
 		g.backends[name] = b
 	}
 	rates := a.knownRates(ctx)
+	accounts := map[string]*pool.Account{}
+	for name := range g.backends {
+		accounts[name] = &pool.Account{}
+	}
 	for name, p := range a.cfg.Pools {
 		var members []*backend.Backend
+		var theirs []*pool.Account
 		for _, b := range p.Names() {
-			members = append(members, g.backends[b])
+			members, theirs = append(members, g.backends[b]), append(theirs, accounts[b])
 		}
 		tier := members[0].Tier
 		g.pools[name] = pool.New(pool.Options{
 			Name: name, Tier: tier, Backends: members, Window: p.Window,
 			Slots: pool.NewSlots(p.Cap, p.Queue.Size), Rate: pool.NewRate(tier, rates[name]),
+			Accounts: theirs, Emit: a.recorder.Emit,
 		})
 	}
 	return g, nil

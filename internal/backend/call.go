@@ -29,6 +29,7 @@ type Call struct {
 	Sampling []llm.Sampling
 	Limits   Limits
 	Trace    string // traceparent; empty: none
+	Fresh    bool   // on a connection that was not used before
 }
 
 // Answer is an upstream's answer under way. It is used by one goroutine, which must call Close exactly once.
@@ -112,6 +113,7 @@ type outgoing struct {
 	hops   string // Weirs passed before
 	trace  string
 	key    string // value of the header that carries it; empty: none
+	fresh  bool
 	body   *sentBody
 }
 
@@ -133,7 +135,7 @@ func (a *Answer) outgoing(stream bool) (*outgoing, error) {
 		return nil, &llm.Error{Kind: llm.Denied, Op: "backend.Call", Msg: "Weir's key for the model's server cannot be read", Err: err}
 	}
 	a.sent = newBody(c.Request, edits)
-	return &outgoing{op: c.Request.Op, stream: stream, id: c.Request.ID, hops: c.Request.Hops, trace: c.Trace, key: key, body: a.sent}, nil
+	return &outgoing{op: c.Request.Op, stream: stream, id: c.Request.ID, hops: c.Request.Hops, trace: c.Trace, key: key, body: a.sent, fresh: c.Fresh}, nil
 }
 
 func accept(stream bool) string {

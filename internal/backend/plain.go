@@ -68,7 +68,7 @@ const (
 
 // send sends o and reads the head of the answer, whose body must be closed. Nothing reads o.body afterwards.
 func (p *plain) send(ctx context.Context, o *outgoing, f *flight) (head, error) {
-	w, err := p.take(ctx)
+	w, err := p.take(ctx, o.fresh)
 	if err != nil {
 		return head{}, err
 	}
@@ -129,9 +129,9 @@ func (p *plain) write(w *wire, o *outgoing) error {
 
 var heads = sync.Pool{New: func() any { return new([]byte) }}
 
-// take returns an idle connection that is still alive, or a new one.
-func (p *plain) take(ctx context.Context) (*wire, error) {
-	for {
+// take returns an idle connection that is still alive, or a new one; a new one in any case where fresh asks for it.
+func (p *plain) take(ctx context.Context, fresh bool) (*wire, error) {
+	for !fresh {
 		p.mu.Lock()
 		n := len(p.idle)
 		if n == 0 {

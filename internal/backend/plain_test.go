@@ -253,7 +253,7 @@ func TestPlainKeepsUnusedConnectionsForTheirTimeAndNoMoreThanItMay(t *testing.T)
 		}}
 		var wires []*wire
 		for range 3 {
-			w, err := p.take(t.Context())
+			w, err := p.take(t.Context(), false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +266,7 @@ func TestPlainKeepsUnusedConnectionsForTheirTimeAndNoMoreThanItMay(t *testing.T)
 		if got := open.Load(); got != 2 {
 			t.Errorf("%d unused connections are kept, want 2", got)
 		}
-		if w, _ := p.take(t.Context()); w != wires[1] {
+		if w, _ := p.take(t.Context(), false); w != wires[1] {
 			t.Error("the connection used last is not the first to be used again")
 		} else {
 			p.give(w)
@@ -282,7 +282,7 @@ func TestPlainKeepsUnusedConnectionsForTheirTimeAndNoMoreThanItMay(t *testing.T)
 			t.Errorf("after all times %d connections are open, the reaper is there: %v", got, p.reaper != nil)
 		}
 		p.close()
-		w, _ := p.take(t.Context())
+		w, _ := p.take(t.Context(), false)
 		p.give(w)
 		synctest.Wait()
 		if got := open.Load(); got != 0 {

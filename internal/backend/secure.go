@@ -16,6 +16,9 @@ func (b *Backend) send(ctx context.Context, o *outgoing, f *flight) (head, error
 		o.body.written.Store(true) // or will never be: nobody reads it any more
 		return h, err
 	}
+	if o.fresh {
+		b.transport.CloseIdleConnections()
+	}
 	var replied, begun atomic.Bool
 	var conn httptrace.GotConnInfo
 	var got atomic.Bool

@@ -111,6 +111,8 @@ type Error struct {
 	Status     int           // replaces the kind's status: for a 4xx of the client's making, kept as the upstream sent it
 	Upstream   int           // what the upstream answered; 0: nothing
 	RetryAfter time.Duration // 0: none known
+	Prompt     int           // too_long: tokens of the prompt, 0 when unknown
+	Window     int           // too_long: tokens that there is room for, 0 when unknown
 	Final      bool          // clients are told not to retry although the kind would allow it
 	Sent       bool          // the upstream may have worked on it: counts as a generation
 	Err        error

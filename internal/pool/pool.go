@@ -1,22 +1,33 @@
-// Package pool leases slots: capacity that is counted together, a bounded queue before it, and the choice of a backend.
+// Package pool leases slots: capacity that is counted together, a bounded queue before it, and the choice of a backend
+// that is well.
 package pool
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"math"
 	"sync/atomic"
 	"time"
 
 	"weir/internal/backend"
+	"weir/internal/event"
+	"weir/internal/llm"
 )
 
-// Options describe a pool.
+// Options describe a pool. Slots, Rate, Health, Breakers and Accounts may be shared with an earlier pool of the same
+// name: they are what outlives a change of configuration.
 type Options struct {
 	Name     string
 	Tier     string
 	Backends []*backend.Backend
+	Breakers []*Breaker // one a backend; nil: new ones
+	Accounts []*Account // one a backend; nil: new ones
 	Slots    *Slots
 	Rate     *Rate
-	Window   int // tokens; 0: unknown
+	Health   *Health           // nil: a new one
+	Window   int               // tokens; 0: unknown
+	Emit     func(event.Event) // health and alert events; nil: nowhere
 }
 
 // Pool is capacity that is counted together. It is safe for concurrent use.
@@ -24,26 +35,45 @@ type Pool struct {
 	Options
 	members []member
 	turn    atomic.Uint32
+	learnt  atomic.Int64 // the window that a refusal told of
 }
 
 type member struct {
+	*Breaker
 	backend *backend.Backend
+	account *Account
 	held    atomic.Int64
 }
 
 // New returns a pool over its backends.
 func New(o Options) *Pool {
+	if o.Health == nil {
+		o.Health = &Health{}
+	}
+	if o.Emit == nil {
+		o.Emit = func(event.Event) {}
+	}
 	p := &Pool{Options: o, members: make([]member, len(o.Backends))}
 	for i, b := range o.Backends {
-		p.members[i].backend = b
+		m := &p.members[i]
+		m.backend, m.Breaker, m.account = b, &Breaker{}, &Account{}
+		if o.Breakers != nil {
+			m.Breaker = o.Breakers[i]
+		}
+		if o.Accounts != nil {
+			m.account = o.Accounts[i]
+		}
 	}
 	return p
 }
 
 // Need says who asks for a slot and how long it may wait.
 type Need struct {
+	Model    string // as the pool's backends know it
+	Op       llm.Op
 	Priority int
 	Wait     time.Duration // 0: as long as the client stays
+	Force    bool          // also where live traffic has taken the pool out: it is the last step there is
 }
 
 // Lease is a slot in hand. Its holder must call Done exactly once.
@@ -52,48 +82,274 @@ type Lease struct {
 	Queued  time.Duration
 	pool    *Pool
 	member  *member
+	model   string
+	op      llm.Op
+	trial   bool
 	done    bool
 }
 
-// Acquire waits for a slot and chooses the backend with the fewest running calls. Errors are *llm.Error of kind full or
-// canceled.
+// Reasons why a pool takes no call now.
+const (
+	OutPaused  = "paused"
+	OutDenied  = "denied"
+	OutGone    = "gone"
+	OutTraffic = "breaker"
+)
+
+// Outage says why a pool takes no call.
+type Outage struct {
+	Reason string
+	Err    *llm.Error // what a client is told where no step is left
+}
+
+// Outage returns why the pool takes no call for model now, false when it takes one.
+func (p *Pool) Outage(model string, now time.Time) (Outage, bool) {
+	if o, gone := p.Health.isGone(model); gone {
+		e := llm.Errorf(llm.Gone, "%s", o.msg)
+		return Outage{OutGone, e}, true
+	}
+	if d, kind := p.Health.pausedFor(now); d > 0 {
+		e := llm.Errorf(kind, "the model's server asked for a pause, of which %v are left", d.Round(time.Second))
+		e.RetryAfter = d
+		return Outage{OutPaused, e}, true
+	}
+	denied, soonest := 0, time.Duration(math.MaxInt64)
+	var last out
+	for i := range p.members {
+		m := &p.members[i]
+		if o, is := m.account.isDenied(); is {
+			denied, last = denied+1, o
+			continue
+		}
+		stand, wait := m.stand(now)
+		if stand != Out {
+			return Outage{}, false
+		}
+		soonest = min(soonest, wait)
+	}
+	if denied == len(p.members) {
+		return Outage{OutDenied, llm.Errorf(llm.Denied, "%s", last.msg)}, true
+	}
+	e := llm.Errorf(llm.None, "the model's server has failed again and again and rests for %v", max(soonest.Round(time.Second), time.Second))
+	e.RetryAfter = soonest
+	return Outage{OutTraffic, e}, true
+}
+
+// Acquire waits for a slot and chooses a backend that is well, the one with the fewest running calls. Errors are
+// *llm.Error: full when the queue is at its bound or the wait passes, canceled when ctx ends, and what Outage tells
+// where no backend is left meanwhile.
 func (p *Pool) Acquire(ctx context.Context, n Need) (Lease, error) {
 	begun := time.Now()
 	if err := p.Slots.Acquire(ctx, n.Priority, n.Wait); err != nil {
 		return Lease{}, err
 	}
-	m := p.choose()
+	now := time.Now()
+	m, trial := p.choose(now, n.Force)
+	if m == nil {
+		p.Slots.Release()
+		o, out := p.Outage(n.Model, time.Now())
+		if !out {
+			o.Err = llm.Errorf(llm.Full, "the model's server is being tried by another request")
+			o.Err.RetryAfter = time.Second
+		}
+		return Lease{}, o.Err
+	}
 	m.held.Add(1)
-	return Lease{Backend: m.backend, Queued: time.Since(begun), pool: p, member: m}, nil
+	p.Health.called(now)
+	return Lease{Backend: m.backend, Queued: now.Sub(begun), pool: p, member: m, model: n.Model, op: n.Op, trial: trial}, nil
 }
 
-// choose takes the member with the fewest running calls, in turn where several have as few.
-func (p *Pool) choose() *member {
-	if len(p.members) == 1 {
-		return &p.members[0]
-	}
+// choose takes the trial of a member that is out and may be tried: without it a pool that has others would never be
+// whole again. Else it takes a member that is in, the one with the fewest running calls, in turn where several have as
+// few, and one in its slow start only within that. By force it takes one that traffic has taken out.
+func (p *Pool) choose(now time.Time, force bool) (best *member, trial bool) {
 	first := int(p.turn.Add(1))
-	best := &p.members[first%len(p.members)]
+	var spare *member
+	most := p.Slots.Usage().Cap
 	for i := range p.members {
-		if m := &p.members[(first+i)%len(p.members)]; m.held.Load() < best.held.Load() {
+		m := &p.members[(first+i)%len(p.members)]
+		if _, denied := m.account.isDenied(); denied {
+			continue
+		}
+		if m.take(now) {
+			return m, true
+		}
+		stand, _ := m.stand(now)
+		switch held := m.held.Load(); {
+		case stand != In:
+			if spare == nil && force {
+				spare = m
+			}
+		case held >= int64(m.room(now, most)):
+			spare = m
+		case best == nil || held < best.held.Load():
 			best = m
 		}
 	}
-	return best
+	if best == nil {
+		return spare, false
+	}
+	return best, false
 }
 
-// Done gives the slot back. err is how the call ended. A second call does nothing.
+// Done gives the slot back and judges the backend by how the call ended. A second call does nothing.
 func (l *Lease) Done(err error) {
 	if l.done || l.pool == nil {
 		return
 	}
 	l.done = true
 	l.member.held.Add(-1)
+	l.judge(err)
 	l.pool.Slots.Release()
+}
+
+// judge turns the end of a call into what is known of the backend. Only what is the backend's own fault lowers its
+// health; a refusal that names a time is kept to.
+func (l *Lease) judge(err error) {
+	now, p, m := time.Now(), l.pool, l.member
+	e := llm.AsError(err)
+	v := neutral
+	switch {
+	case err == nil:
+		v = good
+	case e.Kind.Blames() || e.Kind == llm.Busy && l.trial:
+		v = bad
+	}
+	kind := ""
+	if err != nil {
+		kind = e.Kind.String()
+		p.learnFrom(now, l, e)
+	}
+	switch m.note(now, v, kind, l.trial) {
+	case ejected:
+		p.tell(event.Health, m, l.model, "ejected", kind, "live traffic failed again and again")
+	case returned:
+		if p.alone(m, now) {
+			p.Slots.Ramp(rampTime)
+		}
+		p.tell(event.Health, m, l.model, "returned", "", "the trial with a real request passed")
+	}
+}
+
+// alone reports whether no other member is in: then the whole pool has just come back.
+func (p *Pool) alone(m *member, now time.Time) bool {
+	for i := range p.members {
+		if o := &p.members[i]; o != m {
+			if stand, _ := o.stand(now); stand == In {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// learnFrom keeps what a refusal says of the future.
+func (p *Pool) learnFrom(now time.Time, l *Lease, e *llm.Error) {
+	const (
+		short   = 2 * time.Second // a pause up to this is waited out by a retry
+		warming = 2 * time.Second
+	)
+	switch e.Kind {
+	case llm.Busy, llm.Unavailable:
+		if e.RetryAfter > short {
+			p.Health.pause(now, e.RetryAfter, e.Kind)
+		}
+	case llm.Loading:
+		p.Health.pause(now, max(e.RetryAfter, warming), llm.Loading)
+	case llm.Gone:
+		if p.Health.lose(now, l.model, l.op, e.Msg) {
+			p.tell(event.Alert, l.member, l.model, "gone", "gone", e.Msg)
+		}
+	case llm.Denied:
+		if l.member.account.deny(now, l.model, l.op, e.Msg) {
+			p.tell(event.Alert, l.member, l.model, "denied", "denied", e.Msg)
+		}
+	case llm.TooLong:
+		if e.Window > 0 {
+			p.learnt.Store(int64(e.Window))
+		}
+	}
+}
+
+func (p *Pool) tell(name event.Name, m *member, model, reason, kind, detail string) {
+	p.Emit(event.Event{Name: name, Tier: p.Tier, Pool: p.Name, Model: model, Reason: reason, Kind: kind, To: m.backend.Name, Detail: detail})
+}
+
+// ContextWindow returns the pool's window in tokens, as configured or as a refusal told of it; 0 when it is unknown.
+func (p *Pool) ContextWindow() int {
+	if w := int(p.learnt.Load()); w > 0 && (p.Window == 0 || w < p.Window) {
+		return w
+	}
+	return p.Window
+}
+
+// Probe is a small real call that shows whether what was refused is there again.
+type Probe struct {
+	Backend *backend.Backend
+	Model   string
+	Op      llm.Op
+}
+
+// Due returns the return probes that are due now; each is put off further by being returned.
+func (p *Pool) Due(now time.Time) (list []Probe) {
+	for i := range p.members {
+		if pr, is := p.members[i].account.due(now); is {
+			pr.Backend = p.members[i].backend
+			list = append(list, pr)
+		}
+	}
+	for _, pr := range p.Health.due(now) {
+		pr.Backend = p.members[0].backend
+		list = append(list, pr)
+	}
+	return list
+}
+
+// Passed notes that a probe of model on b has passed: the model is there, the account is taken.
+func (p *Pool) Passed(b *backend.Backend, model string) {
+	for i := range p.members {
+		m := &p.members[i]
+		if m.backend != b {
+			continue
+		}
+		if p.Health.find(model) {
+			p.tell(event.Alert, m, model, "gone resolved", "", fmt.Sprintf("%s answers again", model))
+		}
+		if m.account.grant() {
+			p.tell(event.Alert, m, model, "denied resolved", "", "the account is taken again")
+		}
+	}
 }
 
 // Allowance returns the time that the prefill of a prompt is known to need, over the first-content limit.
 func (p *Pool) Allowance(tokens int) time.Duration { return p.Rate.Allowance(tokens) }
 
-// Learn takes what an answer told of the prefill: tokens evaluated in d.
+// Learn takes what an answer told of the prefill: tokens evaluated per second.
 func (p *Pool) Learn(tokens int64, perSecond float64) { p.Rate.Learn(tokens, perSecond) }
+
+// Ask makes one small call of Weir's own: it takes a slot, gives way to nobody who has it, and returns the answer's
+// failure or nil. It does not touch the breaker, and is in no client's metrics.
+func (p *Pool) Ask(ctx context.Context, b *backend.Backend, c *backend.Call) error {
+	if err := p.Slots.Acquire(ctx, math.MinInt, 0); err != nil {
+		return err
+	}
+	defer p.Slots.Release()
+	ans, err := b.Call(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer ans.Close()
+	if !ans.IsStream() {
+		_, _, err := ans.Whole()
+		return err
+	}
+	for {
+		switch _, err := ans.Next(); {
+		case err == io.EOF:
+			_, err := ans.Finish()
+			return err
+		case err != nil:
+			return err
+		}
+	}
+}

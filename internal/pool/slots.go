@@ -15,9 +15,12 @@ type Slots struct {
 	cap     int
 	size    int // of the queue
 	held    int
-	waiting []*waiter // highest priority first, oldest first inside one
-	full    uint64    // refused because the queue was full
-	late    uint64    // gave up waiting
+	waiting []*waiter     // highest priority first, oldest first inside one
+	ramp    time.Time     // a slow start began then
+	steep   time.Duration // and lasts this long
+	raise   *time.Timer   // lets waiters in as it goes on; nil outside a slow start
+	full    uint64        // refused because the queue was full
+	late    uint64        // gave up waiting
 }
 
 type waiter struct {
@@ -33,7 +36,7 @@ func NewSlots(capacity, size int) *Slots { return &Slots{cap: capacity, size: si
 // the queue is at its bound or wait passed, canceled when ctx ended. On success Release must be called exactly once.
 func (s *Slots) Acquire(ctx context.Context, priority int, wait time.Duration) error {
 	s.mu.Lock()
-	if s.held < s.cap && len(s.waiting) == 0 {
+	if s.held < s.limit() && len(s.waiting) == 0 {
 		s.held++
 		s.mu.Unlock()
 		return nil
@@ -115,7 +118,7 @@ func (s *Slots) Release() {
 }
 
 func (s *Slots) grant() {
-	for s.held < s.cap && len(s.waiting) > 0 {
+	for most := s.limit(); s.held < most && len(s.waiting) > 0; {
 		w := s.waiting[0]
 		s.waiting[0] = nil
 		s.waiting = s.waiting[1:]
@@ -132,6 +135,44 @@ func (s *Slots) Resize(capacity, size int) {
 	defer s.mu.Unlock()
 	s.cap, s.size = capacity, size
 	s.grant()
+}
+
+// Ramp begins a slow start: from one slot to all of them within d. Who waits is let in as it goes on.
+func (s *Slots) Ramp(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ramp, s.steep = time.Now(), d
+	if s.raise == nil {
+		s.raise = time.AfterFunc(s.pace(), s.climb)
+	}
+}
+
+// pace is the time in which a slow start gains one slot.
+func (s *Slots) pace() time.Duration {
+	return max(s.steep/time.Duration(max(s.cap, 1)), 10*time.Millisecond)
+}
+
+func (s *Slots) climb() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grant()
+	if time.Since(s.ramp) >= s.steep {
+		s.raise = nil
+		return
+	}
+	s.raise.Reset(s.pace())
+}
+
+// limit is how many calls may run now.
+func (s *Slots) limit() int {
+	if s.raise == nil {
+		return s.cap
+	}
+	gone := time.Since(s.ramp)
+	if gone >= s.steep {
+		return s.cap
+	}
+	return min(s.cap, max(1, int(int64(s.cap)*int64(gone)/int64(s.steep))))
 }
 
 // Usage is a moment's picture of slots.

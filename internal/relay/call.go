@@ -13,7 +13,7 @@ import (
 )
 
 // attempt leases a slot, calls the backend, passes the answer on and gives the slot back.
-func (x *run) attempt(ctx context.Context, s *route.Step) (err error) {
+func (x *run) attempt(ctx context.Context, s *route.Step, how how) (err error) {
 	p := x.Pools[s.Pool]
 	x.rec.Attempts = append(x.rec.Attempts, event.Attempt{
 		Pool: s.Pool, Model: s.Model, Tier: s.Tier, At: time.Since(x.rec.Start), First: -1,
@@ -21,7 +21,9 @@ func (x *run) attempt(ctx context.Context, s *route.Step) (err error) {
 	a := &x.rec.Attempts[len(x.rec.Attempts)-1]
 	defer func() { x.note(a, err) }()
 
-	lease, err := p.Acquire(ctx, pool.Need{Priority: x.caller.Priority, Wait: s.Limits.Wait.D()})
+	lease, err := p.Acquire(ctx, pool.Need{
+		Model: s.Sent, Op: x.req.Op, Priority: x.caller.Priority, Wait: s.Limits.Wait.D(), Force: how.force,
+	})
 	if err != nil {
 		return err
 	}
@@ -29,7 +31,7 @@ func (x *run) attempt(ctx context.Context, s *route.Step) (err error) {
 	a.Backend, a.Queue = lease.Backend.Name, lease.Queued
 	x.rec.Queue += lease.Queued
 
-	ans, err := lease.Backend.Call(ctx, x.call(p, s, a))
+	ans, err := lease.Backend.Call(ctx, x.call(p, s, a, how))
 	if err != nil {
 		return err
 	}
@@ -42,14 +44,14 @@ func (x *run) attempt(ctx context.Context, s *route.Step) (err error) {
 }
 
 // call says how the backend is to be called.
-func (x *run) call(p *pool.Pool, s *route.Step, a *event.Attempt) *backend.Call {
+func (x *run) call(p *pool.Pool, s *route.Step, a *event.Attempt, how how) *backend.Call {
 	if len(x.rec.Attempts) == 1 {
 		x.rec.Overhead = time.Since(x.rec.Start) - x.rec.Queue
 	}
 	l := s.Limits
 	prefill := p.Allowance(x.req.Shape.TokensEst)
 	c := &backend.Call{
-		Request: x.req, Model: s.Sent, Quoted: s.Quoted, Sampling: s.Sampling,
+		Request: x.req, Model: s.Sent, Quoted: s.Quoted, Sampling: s.Sampling, Fresh: how.fresh,
 		Limits: backend.Limits{
 			FirstContent: l.FirstContent.D() + prefill, Idle: l.Idle.D(), Total: l.Total.D(), Answer: l.Answer.D() + prefill,
 		},

@@ -4,7 +4,6 @@ package relay
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -63,8 +62,10 @@ type run struct {
 	out    llm.Client
 	route  *route.Route
 	steps  []route.Step
+	first  string // the step that was to answer
 
 	generations int
+	window      int  // a prompt was too long for this many tokens: only larger windows are tried
 	committed   bool // content has left: no other step may follow
 }
 
@@ -103,6 +104,7 @@ func (x *run) plan() error {
 	if len(x.steps) == 0 {
 		return x.none(skipped)
 	}
+	x.first = x.steps[0].Name()
 	return nil
 }
 
@@ -160,62 +162,14 @@ func (x *run) skip(s *route.Step, reason string, e *llm.Error) {
 	x.emit(ev)
 }
 
-// try goes through the steps until one has answered or none is left.
-func (x *run) try(ctx context.Context) error {
-	var failed []*llm.Error
-	for i := range x.steps {
-		s := &x.steps[i]
-		err := x.step(ctx, s)
-		if err == nil {
-			return nil
-		}
-		e := llm.AsError(err)
-		failed = append(failed, e)
-		if x.committed || !e.Kind.FallsBack() {
-			return e
-		}
-		if x.generations >= x.Generations && e.Sent {
-			break
-		}
-		x.skip(s, "failed", e)
-	}
-	return final(failed)
-}
-
-// final chooses what the client is told when every step failed: the failure that ends soonest, else the first step's.
-func final(failed []*llm.Error) error {
-	soon := slices.IndexFunc(failed, func(e *llm.Error) bool {
-		return e.Kind == llm.Busy || e.Kind == llm.Full || e.Kind == llm.Loading
-	})
-	return failed[max(soon, 0)]
-}
-
-// step tries one step, and once more after a pause where its failure allows that.
-func (x *run) step(ctx context.Context, s *route.Step) error {
-	for again := false; ; again = true {
-		err := x.attempt(ctx, s)
-		if err == nil {
-			return nil
-		}
-		e := llm.AsError(err)
-		if e.Sent {
-			x.generations++
-		}
-		if again || x.committed || !e.Kind.Retries() || !pause(ctx, e) || e.Sent && x.generations >= x.Generations {
-			return e
-		}
-	}
-}
-
 // won tells the client and the record who answers.
 func (x *run) won(s *route.Step, simulated bool) {
 	r := x.rec
 	r.Tier, r.Pool, r.Model = s.Tier, s.Pool, s.Model
-	if first := &x.steps[0]; first != s {
+	if from, to := x.first, s.Name(); from != to {
 		r.Reroute = "fallback"
-		from := first.Name()
 		x.out.Head("X-Weir-Reroute", "fallback from "+from)
-		x.emit(event.Event{Name: event.Reroute, Request: x.req.ID, Route: r.Route, Reason: "fallback", From: from, To: s.Name()})
+		x.emit(event.Event{Name: event.Reroute, Request: x.req.ID, Route: r.Route, Reason: "fallback", From: from, To: to})
 	}
 	if simulated {
 		x.out.Head("X-Weir-Simulated", "true")

@@ -1,0 +1,254 @@
+package relay
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"weir/internal/llm"
+	"weir/internal/pool"
+	"weir/internal/route"
+)
+
+// failure is a step that did not answer, and why.
+type failure struct {
+	step   *route.Step
+	err    *llm.Error
+	reason string // why it was not called; empty: it was
+	ends   time.Duration
+}
+
+// how is the manner of an attempt.
+type how struct {
+	force bool // although live traffic has taken the pool out: it is the last step there is
+	fresh bool // on a new connection: a used one was closed under the request
+}
+
+// try goes through the steps until one has answered or none is left. A pool that is out is passed over; where every one
+// is, and one of them by live traffic alone, that one is tried all the same.
+func (x *run) try(ctx context.Context) error {
+	if err := x.fit(); err != nil {
+		return err
+	}
+	var failed []failure
+	for i := range x.steps {
+		s := &x.steps[i]
+		if f, out := x.passed(s); out {
+			failed = append(failed, f)
+			continue
+		}
+		done, err := x.take(ctx, s, how{}, &failed)
+		if done {
+			return err
+		}
+	}
+	if f := x.last(failed); f != nil {
+		if done, err := x.take(ctx, f.step, how{force: true}, &failed); done {
+			return err
+		}
+	}
+	return x.final(failed)
+}
+
+// take tries one step. It reports whether that was the end of the request, with an answer or an error.
+func (x *run) take(ctx context.Context, s *route.Step, h how, failed *[]failure) (done bool, _ error) {
+	err := x.step(ctx, s, h)
+	if err == nil {
+		return true, nil
+	}
+	e := llm.AsError(err)
+	*failed = append(*failed, failure{step: s, err: e})
+	if x.committed || !e.Kind.FallsBack() {
+		return true, e
+	}
+	x.skip(s, "failed", e)
+	if e.Kind == llm.TooLong {
+		x.window = max(x.window, x.Pools[s.Pool].ContextWindow(), 1)
+	}
+	if x.generations >= x.Generations {
+		return true, x.final(*failed)
+	}
+	return false, nil
+}
+
+// passed reports a step that is not to be called now, and records it.
+func (x *run) passed(s *route.Step) (failure, bool) {
+	p := x.Pools[s.Pool]
+	if w := p.ContextWindow(); x.window > 0 && w > 0 && w <= x.window {
+		x.skip(s, "window", nil)
+		return failure{s, llm.Errorf(llm.TooLong, "its window of %d tokens is too small", w), "window", 0}, true
+	}
+	o, out := p.Outage(s.Sent, time.Now())
+	if !out {
+		return failure{}, false
+	}
+	x.skip(s, o.Reason, o.Err)
+	return failure{s, o.Err, o.Reason, o.Err.RetryAfter}, true
+}
+
+// last returns the step that is tried although live traffic has taken it out: the one that rests the shortest, where no
+// step was called at all.
+func (x *run) last(failed []failure) *failure {
+	var best *failure
+	for i := range failed {
+		f := &failed[i]
+		if f.reason == "" {
+			return nil
+		}
+		if f.reason == pool.OutTraffic && (best == nil || f.ends < best.ends) {
+			best = f
+		}
+	}
+	return best
+}
+
+// final chooses what the client is told: the failure that ends soonest; else, where no step was called, that none can
+// be; else the first step's. A prompt that was too long for some is told only where nothing larger was left to fail.
+func (x *run) final(failed []failure) error {
+	var soon, first, long *llm.Error
+	called := false
+	for i := range failed {
+		e := failed[i].err
+		called = called || failed[i].reason == ""
+		switch e.Kind {
+		case llm.Busy, llm.Full, llm.Loading:
+			if soon == nil || e.RetryAfter < soon.RetryAfter {
+				soon = e
+			}
+		case llm.TooLong:
+			if failed[i].reason == "" && long == nil {
+				long = e
+			}
+		default:
+			if first == nil && failed[i].reason == "" {
+				first = e
+			}
+		}
+	}
+	switch {
+	case soon != nil:
+		return explained(soon, failed)
+	case first != nil:
+		return explained(first, failed)
+	case long != nil:
+		return explained(long, failed)
+	}
+	return x.nothing(failed)
+}
+
+// explained adds to an error what became of the other steps.
+func explained(e *llm.Error, failed []failure) error {
+	if len(failed) < 2 {
+		return e
+	}
+	c := *e
+	c.Msg += " (steps: " + list(failed) + ")"
+	return &c
+}
+
+func list(failed []failure) string {
+	var b strings.Builder
+	for i := range failed {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(failed[i].step.Name() + " ")
+		if failed[i].reason != "" {
+			b.WriteString(failed[i].reason)
+		} else {
+			b.WriteString(failed[i].err.Kind.String())
+		}
+	}
+	return b.String()
+}
+
+// nothing says that no step could be called, why, and when the first of them may be.
+func (x *run) nothing(failed []failure) error {
+	e := llm.Errorf(llm.None, "no step of route %q can serve this request now: %s", x.route.Name, list(failed))
+	for _, f := range failed {
+		if d := f.err.RetryAfter; d > 0 && (e.RetryAfter == 0 || d < e.RetryAfter) {
+			e.RetryAfter = d
+		}
+	}
+	if e.RetryAfter == 0 {
+		e.RetryAfter = 5 * time.Second // the return probes begin so
+	}
+	return e
+}
+
+// Estimates of a prompt's tokens are good to a fifth; beyond half as much again they are certain.
+const (
+	likelyOver  = 1.1
+	certainOver = 1.5
+)
+
+// fit leaves out the steps whose window is too small by the estimate where a larger one is there, and refuses a prompt
+// that is certain to be too long for every step, before a slot is taken.
+func (x *run) fit() error {
+	est := float64(x.req.Shape.TokensEst)
+	largest, unknown := 0, false
+	for i := range x.steps {
+		w := x.Pools[x.steps[i].Pool].ContextWindow()
+		largest, unknown = max(largest, w), unknown || w == 0
+	}
+	if largest == 0 {
+		return nil
+	}
+	if !unknown && est > float64(largest)*certainOver {
+		e := llm.Errorf(llm.TooLong, "the prompt has about %d tokens, and the largest context window of route %q has %d; shorten the conversation",
+			int(est), x.route.Name, largest)
+		e.Param, e.Prompt, e.Window = "messages", int(est), largest
+		return e
+	}
+	keep := x.steps[:0:len(x.steps)]
+	for i := range x.steps {
+		w := x.Pools[x.steps[i].Pool].ContextWindow()
+		if w > 0 && est > float64(w)*likelyOver && (w < largest || unknown) {
+			x.skip(&x.steps[i], "window", nil)
+			continue
+		}
+		keep = append(keep, x.steps[i])
+	}
+	x.steps = keep
+	return nil
+}
+
+// step tries one step, and once more after a pause where its failure allows that and the pool's budget has room.
+func (x *run) step(ctx context.Context, s *route.Step, h how) error {
+	e := x.once(ctx, s, h)
+	if e == nil {
+		return nil
+	}
+	if x.committed || !e.Kind.Retries() || e.Sent && x.generations >= x.Generations {
+		return e
+	}
+	if e.Kind == llm.Stale {
+		h.fresh = true
+	} else {
+		health := x.Pools[s.Pool].Health
+		if !health.Retry(time.Now()) {
+			return e
+		}
+		defer health.Retried()
+	}
+	if !pause(ctx, e) {
+		return e
+	}
+	if e := x.once(ctx, s, h); e != nil {
+		return e
+	}
+	return nil
+}
+
+// once makes one attempt and counts it as a generation where the upstream may have worked.
+func (x *run) once(ctx context.Context, s *route.Step, h how) *llm.Error {
+	err := x.attempt(ctx, s, h)
+	if err == nil {
+		return nil
+	}
+	e := llm.AsError(err)
+	if e.Sent {
+		x.generations++
+	}
+	return e
+}
