@@ -2,7 +2,7 @@
 # `make run` and `make build` need Go and make, nothing else.
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-BENCH   ?= all
+BENCH   ?= # flags, such as --rounds 3 --cases small
 
 .PHONY: help run build test check test-long bench fmt
 
@@ -26,7 +26,7 @@ test-long: ## Fuzz every parser, full sweeps, repeats (hours; FUZZTIME, COUNT)
 
 bench: build ## Measure what Weir costs beside a bare reverse proxy
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/bench ./bench
-	@./bin/bench $(BENCH) --weir ./bin/weir
+	@./bin/bench all --weir ./bin/weir $(BENCH)
 
 fmt: ## Format all Go code
 	@gofmt -s -w $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')

@@ -304,11 +304,11 @@ func (a *App) httpServers(base context.Context) (public, private *http.Server) {
 	quiet := slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)
 	s := a.cfg.Server
 	public = &http.Server{
-		Handler: a.server, ReadHeaderTimeout: s.HeaderTimeout.D(), IdleTimeout: s.IdleTimeout.D(), MaxHeaderBytes: 64 << 10,
+		Handler: oneRequest(a.server), ReadHeaderTimeout: s.HeaderTimeout.D(), IdleTimeout: s.IdleTimeout.D(), MaxHeaderBytes: 64 << 10,
 		ErrorLog: quiet, BaseContext: func(net.Listener) context.Context { return base }, Protocols: http1(),
 	}
 	private = &http.Server{
-		Handler: a.admin, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		Handler: oneRequest(a.admin), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: quiet, Protocols: http1(),
 	}
 	return public, private

@@ -82,7 +82,7 @@ func TestC154EncodingFormat(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := begin(t, setup{yaml: c.yaml, sims: c.sims})
 			plain, _ := g.post("/v1/embeddings", `{"model":"emb","input":"two words"}`).vector()
-			g.sim().Reset()
+			g.forget()
 			for i := 0; i == 0 || i < len(c.up)-1; i++ {
 				v, encoded := g.post("/v1/embeddings", `{"model":"emb","input":"two words"`+c.format+`}`).vector()
 				if encoded != c.encoded || len(v) == 0 || !slices.Equal(v, plain) {

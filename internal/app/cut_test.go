@@ -188,3 +188,26 @@ func TestNothingAfterTheFinishIsAnError(t *testing.T) {
 		}
 	})
 }
+
+// A finish that comes again is told once, and a server that writes one into every chunk has not ended by it (F26).
+func TestFinishThatComesAgain(t *testing.T) {
+	const behind = 1 << 40 // every end
+	chunk := func(text, finish string) string {
+		return `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"` + text + `"},"finish_reason":` + finish + `}]}` + "\n\n"
+	}
+	eager := chunk("one ", `"stop"`) + chunk("two ", `"stop"`) + chunk("three", `"stop"`)
+	for _, k := range kindsOfAnswer[:2] {
+		t.Run(k.name, func(t *testing.T) {
+			g := begin(t, setup{yaml: k.yaml, sims: oai(sim.Behaviour{Text: "once", SSE: sim.SSE{Twice: true}}, sim.Behaviour{Body: sim.Bytes(eager)},
+				sim.Behaviour{Body: sim.Bytes(eager[:len(eager)-20]), Cut: &sim.Cut{After: behind, How: "fin"}})})
+			for _, want := range []string{"once", "one two three"} {
+				if got := g.chat(k.stream).text(); got != want {
+					t.Errorf("text %q, want %q", got, want)
+				}
+			}
+			if s := g.chat(k.stream).said(); s.failure == nil || s.done {
+				t.Error("a cut answer passed as whole")
+			}
+		})
+	}
+}

@@ -24,7 +24,7 @@ func TestEveryRefusalHasItsShape(t *testing.T) {
 	narrow := g.newKey(key.Spec{Name: "narrow", Aliases: []string{"emb"}})
 	const chat, ok = "/v1/chat/completions", `{"model":"oai-m","messages":[{"role":"user","content":"hi"}]}`
 	g.post(chat, ok, "Authorization", "Bearer "+limited).text()
-	g.sim().Reset()
+	g.forget()
 	for _, c := range []struct {
 		name, method, path, body string
 		headers                  []string

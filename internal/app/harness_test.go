@@ -187,6 +187,15 @@ func (g *gateway) serve(l net.Listener, h http.Handler) {
 // sim returns the server of the name a, which most tests have alone.
 func (g *gateway) sim() *sim.Server { return g.sims["a"] }
 
+// forget makes the servers forget what has been, once none of it is under way.
+func (g *gateway) forget() {
+	g.t.Helper()
+	g.settle()
+	for _, s := range g.sims {
+		s.Reset()
+	}
+}
+
 // newKey makes a key and returns its token.
 func (g *gateway) newKey(s key.Spec) string {
 	g.t.Helper()

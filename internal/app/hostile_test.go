@@ -98,13 +98,13 @@ func TestNoSmuggling(t *testing.T) {
 		"two hosts":                   strings.Replace(head, "Host: localhost", "Host: localhost\r\nHost: evil.test", 1) + "\r\n",
 		"no host":                     strings.Replace(head, "Host: localhost\r\n", "", 1) + "\r\n",
 	} {
-		g.sim().Reset()
+		g.forget()
 		status, rest := g.raw(request)
 		if status < 400 || status == 500 || len(g.sim().Calls("")) > 0 {
 			t.Errorf("%s: %d %.200q, %d calls upstream", name, status, rest, len(g.sim().Calls("")))
 		}
 	}
-	g.sim().Reset()
+	g.forget()
 	if status, _ := g.raw(head + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunked); status != 200 || len(g.sim().Calls("")) != 1 {
 		t.Errorf("a proper chunked request: %d, %d calls upstream", status, len(g.sim().Calls("")))
 	}

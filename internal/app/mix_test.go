@@ -81,7 +81,7 @@ func mixFaults() []mixFault {
 		{"large headers", sim.Behaviour{HeaderBytes: 2 << 20}, "refused"}, {"early hints", sim.Behaviour{Text: text, EarlyHints: 3}, ""},
 		{"closed at once", sim.Behaviour{Drop: "fin"}, "refused|stale"}, {"reset at once", sim.Behaviour{Drop: "rst"}, "refused|stale"},
 		{"closed when used again", sim.Behaviour{Text: text, Stale: true}, "|stale"}, {"hangs", sim.Behaviour{Hang: true}, "slow"},
-		{"late content", sim.Behaviour{Text: text, FirstDelay: 20 * time.Second}, "slow"}, {"late headers", sim.Behaviour{Text: text, HeaderDelay: 2 * time.Second}, ""},
+		{"late content", sim.Behaviour{Text: text, FirstDelay: 24 * time.Second}, "slow"}, {"late headers", sim.Behaviour{Text: text, HeaderDelay: 2 * time.Second}, ""},
 		{"comments and no content", sim.Behaviour{Text: text, FirstDelay: time.Minute, Ping: time.Second}, "slow"},
 		{"packed", sim.Behaviour{Text: text, Gzip: "ok"}, ""}, {"packed and cut", sim.Behaviour{Text: text, Gzip: "cut"}, "refused|stalled|"},
 		{"an error amid", sim.Behaviour{Text: text, StreamError: &sim.StreamError{After: 2, Done: true}}, "busy|unavailable"},

@@ -101,9 +101,7 @@ func TestNamesLeadWhereTheyShould(t *testing.T) {
 		"own/org/tiny:latest": {"in", "own", "org/tiny:latest"}, "claude-opus-9": {"out", "vendor", "big"},
 		"any/whatever/it-is": {"in", "any", "whatever/it-is"}, "gpt-7": {"in", "any", "gpt-7"},
 	} {
-		for _, s := range g.sims {
-			s.Reset()
-		}
+		g.forget()
 		r := g.post("/v1/chat/completions", `{"model":"`+name+`","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 		r.text()
 		if got := r.header.Get("X-Weir-Pool"); got != want[1] {

@@ -171,7 +171,7 @@ func TestC138BrowserRequests(t *testing.T) {
 		if auth == "off" {
 			g.key = ""
 			g.chat(false).text() // without a key it serves
-			g.sim().Reset()
+			g.forget()
 		}
 		const chat = "/v1/chat/completions"
 		for name, c := range map[string]struct {
@@ -227,7 +227,7 @@ func TestC139ClientCannotChooseTheUpstream(t *testing.T) {
 			t.Errorf("%s: %d %s", field, r.status, r.body)
 		}
 	}
-	g.sim().Reset()
+	g.forget()
 	headers := []string{
 		"X-Portkey-Custom-Host", "http://evil.sim", "X-Base-Url", "http://evil.sim", "X-Upstream", "http://evil.sim", "X-Forwarded-Host", "evil.sim",
 		"X-Original-Url", "/admin", "Idempotency-Key", "1", "Cookie", "a=b", "X-Forwarded-For", "10.1.2.3", "Proxy-Authorization", "Basic eA==", "X-Custom", "1",

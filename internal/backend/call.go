@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"weir/internal/llm"
 )
@@ -165,6 +166,9 @@ func (b *Backend) key() (string, error) {
 		return "", nil
 	}
 	key, err := b.Key()
+	if strings.ContainsFunc(key, unicode.IsControl) { // it would end the header, and begin another
+		return "", errors.New("the key holds a line break or another control character")
+	}
 	if err != nil || !strings.EqualFold(b.keyHeader(), "Authorization") {
 		return key, err
 	}

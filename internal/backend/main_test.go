@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"testing"
 	"time"
@@ -157,3 +158,5 @@ func server(t *testing.T, n *sim.Net, serve func(net.Conn)) {
 	}()
 	t.Cleanup(func() { l.Close(); <-done })
 }
+
+func discard() *log.Logger { return log.New(io.Discard, "", 0) }

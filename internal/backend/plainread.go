@@ -71,6 +71,9 @@ func (w *wire) block() ([]byte, error) {
 	for from := w.at; ; {
 		if i := headEnd(w.buf[from:w.end]); i >= 0 {
 			raw := w.buf[w.at : from+i]
+			if len(raw) > maxHead { // it may have come in one read
+				return nil, malformed("a head of over %d bytes", maxHead)
+			}
 			w.at = from + i
 			return raw, nil
 		}

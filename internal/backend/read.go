@@ -3,6 +3,7 @@ package backend
 import (
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -100,8 +101,8 @@ func (a *Answer) failure(err error) error {
 		e.Msg = "the model's server did not accept a connection within " + a.b.Connect.String()
 	case !a.flight.got:
 		e.Msg = "no connection to the model's server could be made"
-		if isTLS(err) {
-			e.Msg, e.Code = "the certificate of the model's server is not trusted", "upstream_tls"
+		if msg := faultOfTLS(err); msg != "" {
+			e.Msg, e.Code = msg, "upstream_tls"
 		}
 	case isGone(err):
 		e.Msg = "the model's server closed the connection without an answer"
@@ -118,7 +119,16 @@ func isGone(err error) bool {
 		strings.Contains(err.Error(), "server closed idle connection") || strings.Contains(err.Error(), "broken connection")
 }
 
-func isTLS(err error) bool {
-	s := err.Error()
-	return strings.Contains(s, "x509:") || strings.Contains(s, "tls:")
+// faultOfTLS says what went wrong with TLS, empty when nothing did.
+func faultOfTLS(err error) string {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "the certificate of the model's server is not trusted"
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+		return "the model's server does not speak TLS where its url says https"
+	}
+	if strings.Contains(err.Error(), "tls:") {
+		return "the model's server and Weir agree on no kind of TLS; 1.2 is the least"
+	}
+	return ""
 }

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -22,7 +23,7 @@ type report struct {
 // other way round: statuses lie, so type and message are read first.
 func (b *Backend) classify(status int, h Header, body []byte) error {
 	r := read(body)
-	e := &llm.Error{Op: "backend.Call", Upstream: status, Msg: clean(r.message), Param: clean(r.param)}
+	e := &llm.Error{Op: "backend.Call", Upstream: status, Msg: b.hide(r.message), Param: b.hide(r.param)}
 	e.Kind = b.kind(status, &r)
 	e.Sent = status >= 500 && status != 503 && status != 529
 	if e.Kind == llm.Busy || e.Kind == llm.Unavailable || e.Kind == llm.Loading {
@@ -41,7 +42,7 @@ func (b *Backend) classifyFault(data []byte) *llm.Error {
 			status = statusOf(r.code)
 		}
 	}
-	e := &llm.Error{Op: "backend.Next", Upstream: status, Msg: clean(r.message), Param: clean(r.param)}
+	e := &llm.Error{Op: "backend.Next", Upstream: status, Msg: b.hide(r.message), Param: b.hide(r.param)}
 	e.Kind = b.kind(status, &r)
 	b.shape(e, status, &r)
 	return e
@@ -57,7 +58,7 @@ func (b *Backend) shape(e *llm.Error, status int, r *report) {
 		if status >= 400 && status < 500 {
 			e.Status = status // same class, kept
 		}
-		e.Code = clean(r.code)
+		e.Code = b.hide(r.code)
 		if _, err := strconv.Atoi(e.Code); err == nil {
 			e.Code = ""
 		}
@@ -247,6 +248,20 @@ var private = regexp.MustCompile("(?i)" + strings.Join([]string{
 	`\b[a-z]:\\[^\s"'<>]+`,
 	"(?P<before>^|[\\s\"'`(=:,<\\[])~?(/[\\w.\\-]+){2,}",
 }, "|"))
+
+// hide is clean for an upstream that may quote what it was sent or is: its key, whatever that looks like, and its host.
+func (b *Backend) hide(s string) string {
+	const least = 8 // a shorter key, or a host of one word, may be any word
+	if b.Key != nil {
+		if key, err := b.Key(); err == nil && len(key) >= least {
+			s = strings.ReplaceAll(s, key, "[removed]")
+		}
+	}
+	if u, err := url.Parse(b.URL); err == nil && strings.Contains(u.Hostname(), ".") {
+		s = strings.ReplaceAll(s, u.Hostname(), "[removed]")
+	}
+	return clean(s)
+}
 
 // clean makes an upstream's words fit for a client: one short line of printable text without keys, addresses and paths.
 func clean(s string) string {

@@ -38,7 +38,6 @@ type Table struct {
 	exact    map[string]*Route // aliases and pool/model ids
 	prefixes []prefix          // longest first
 	open     map[string]Step   // pools that take any id, for pool/* ids
-	aliases  []string          // sorted, for lists and near misses
 	ids      []ID              // pool/model ids
 }
 
@@ -71,7 +70,6 @@ func New(c *config.Config) *Table {
 		}
 		t.alias(name, r)
 	}
-	slices.Sort(t.aliases)
 	slices.SortFunc(t.ids, func(a, b ID) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(t.prefixes, func(a, b prefix) int {
 		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(a.text, b.text))
@@ -84,8 +82,10 @@ func (t *Table) alias(name string, r *Route) {
 		t.prefixes = append(t.prefixes, prefix{text, r})
 		return
 	}
+	if _, ok := t.exact[name]; ok { // an alias stands in front of the pool/model of the same name: it is listed once
+		t.ids = slices.DeleteFunc(t.ids, func(id ID) bool { return id.Name == name })
+	}
 	t.exact[name] = r
-	t.aliases = append(t.aliases, name)
 	t.ids = append(t.ids, ID{Name: name, OwnedBy: "weir", Local: slices.ContainsFunc(r.Steps, func(s Step) bool { return !s.Outside })})
 }
 

@@ -117,6 +117,7 @@ func (x *exchange) fill() ([]byte, error) {
 			return nil, x.tooLarge()
 		case err == io.EOF:
 			_ = x.rc.SetReadDeadline(time.Time{})
+			x.drained = true
 			return buf, nil
 		case err != nil:
 			return nil, x.unread(err)

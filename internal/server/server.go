@@ -113,6 +113,7 @@ type exchange struct {
 	id        string
 	op        llm.Op
 	caller    llm.Caller
+	drained   bool // the body was read to its end
 	admission key.Admission
 }
 
@@ -120,10 +121,12 @@ type exchange struct {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/livez", "/readyz":
+		s.leave(r, http.NewResponseController(w))
 		s.health(w, r)
 		return
 	case "/":
 		if r.Method == http.MethodHead || r.Method == http.MethodGet {
+			s.leave(r, http.NewResponseController(w))
 			s.root(w, r)
 			return
 		}
@@ -144,6 +147,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	err = x.serve()
+}
+
+// leave bounds the time in which net/http, which waits for the rest of a body before it answers, gets it.
+func (s *Server) leave(r *http.Request, rc *http.ResponseController) {
+	if r.ContentLength != 0 && s.BodyTimeout > 0 {
+		_ = rc.SetReadDeadline(time.Now().Add(s.BodyTimeout))
+	}
 }
 
 func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
@@ -216,6 +226,9 @@ func (x *exchange) noPath() error {
 // broken stream does not look whole.
 func (x *exchange) end(err error) (cut bool) {
 	x.reply.stop()
+	if !x.drained {
+		x.leave(x.r, x.rc)
+	}
 	r := x.rec
 	if err != nil {
 		e := x.meant(err)

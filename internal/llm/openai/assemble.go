@@ -194,6 +194,7 @@ func (a *assembly) event(f *llm.Frame) error {
 	if text, ok := a.known(f.Data); ok && a.into.kind == '"' {
 		if text.From < text.To {
 			a.content()
+			a.resume(a.seen.Finished, true)
 			a.into.raw = append(a.into.raw, text.Of(f.Data)...)
 			if len(a.into.raw) > maxAnswer {
 				return tooMuch()
@@ -224,6 +225,7 @@ func (a *assembly) chunk(f *llm.Frame) error {
 		return a.late(finished, &llm.Fault{Data: bytes.Clone(data)})
 	}
 	a.note(c)
+	a.resume(finished, c.content)
 	if !c.usage.IsZero() {
 		a.usage = append(a.usage[:0], c.usage.Of(data)...)
 	}

@@ -458,7 +458,7 @@ func chunks(r *rand.Rand) (list []string) {
 }
 
 func TestAssemblyEqualsAReferenceOfMaps(t *testing.T) {
-	const rounds = 2_000
+	const rounds = 800
 	for seed := range uint64(rounds) {
 		list := chunks(rand.New(rand.NewPCG(seed, 10)))
 		ref := reference{top: map[string]json.RawMessage{}, choices: map[int]*refChoice{}}

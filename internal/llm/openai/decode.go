@@ -203,6 +203,9 @@ func (d *decoder) scalar(name, v []byte) error {
 
 func (d *decoder) number(name, v []byte, null bool) error {
 	n, ok := llm.Int(v)
+	if ok && n == -1 { // "no limit" to llama.cpp and LM Studio
+		return nil
+	}
 	if !null && (!ok || n < 0) {
 		return invalid(string(name), "%s must be a whole number of at least 0", name)
 	}

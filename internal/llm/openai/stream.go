@@ -17,7 +17,7 @@ func (Dialect) Stream(r *llm.Request, model string) llm.Stream {
 	b.seen.Usage = llm.NoUsage
 	if r.Stream {
 		p := &passing{base: b}
-		p.walker.each = func(c *choice) error { p.choice(c); return nil }
+		p.walker.each = p.once
 		return p
 	}
 	return newAssembly(b)
@@ -101,6 +101,13 @@ func (b *base) timings(raw []byte) {
 func (b *base) content() {
 	b.seen.Content = true
 	b.seen.Events++
+}
+
+// resume takes content that comes after the finish: this server writes a finish into any chunk, and none tells the end.
+func (b *base) resume(finished, content bool) {
+	if finished && content {
+		b.single, b.seen.Finished = false, false
+	}
 }
 
 // choice keeps account of the choices that began and finished.
@@ -219,6 +226,7 @@ func (p *passing) event(f *llm.Frame) error {
 	if text, ok := p.known(f.Data); ok {
 		if text.From < text.To {
 			p.content()
+			p.resume(p.seen.Finished, true)
 		}
 		if f.Plain {
 			p.keep(f.At)
@@ -244,6 +252,7 @@ func (p *passing) event(f *llm.Frame) error {
 		return p.late(finished, &llm.Fault{Data: bytes.Clone(c.data)})
 	}
 	p.note(c)
+	p.resume(finished, c.content)
 	if c.count == 0 && !c.usage.IsZero() && p.hide {
 		if c.timings.IsZero() || c.choices.IsZero() {
 			return nil
@@ -258,6 +267,15 @@ func (p *passing) event(f *llm.Frame) error {
 		return nil
 	}
 	p.rewrite(c.data, c.edits)
+	return nil
+}
+
+// once takes a choice, and takes back the finish of one that has finished already: a client gets one end.
+func (p *passing) once(c *choice) error {
+	if !c.finish.IsZero() && p.finished&(1<<(c.n&63)) != 0 {
+		p.walker.edits = append(p.walker.edits, llm.Edit{At: c.finish, With: []byte("null")})
+	}
+	p.choice(c)
 	return nil
 }
 

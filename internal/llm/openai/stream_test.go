@@ -406,7 +406,7 @@ func randomStream(r *rand.Rand, completions bool) (events []string) {
 }
 
 func TestMemoChangesNothing(t *testing.T) {
-	const rounds = 3_000
+	const rounds = 1_200
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(rounds) {
 			r := rand.New(rand.NewPCG(seed, 8))
