@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -16,7 +17,9 @@ import (
 // report is what an upstream's error body says, in whatever shape.
 type report struct {
 	message, kind, code, param string
-	status                     int // a status named inside the body
+	status                     int    // a status named inside the body
+	prompt, window             int    // tokens, where the body has them as members
+	members                    string // names of the body's members, for a shape that is not known
 }
 
 // classify turns a status and a body into an error with a kind. A client's fault never becomes the backend's, and the
@@ -64,7 +67,34 @@ func (b *Backend) shape(e *llm.Error, status int, r *report) {
 		}
 	case llm.TooLong:
 		e.Code = "context_length_exceeded"
+		e.Prompt, e.Window = r.tokens()
 	}
+	if r.message == "" && r.members != "" {
+		// Names alone, never values: those may be the client's words.
+		e.Err = fmt.Errorf("an error of an unknown shape: status %d, members %s", status, r.members)
+	}
+}
+
+// How servers tell the numbers of an overflow: vLLM, SGLang, Anthropic, llama.cpp, LM Studio.
+var (
+	windowIs = regexp.MustCompile(`(?i)(?:context[ _](?:length|size|window)|maximum(?: model| context)? length|maximum)(?: is| of|\s*\(|:)?\s*(\d{3,9})|(\d{3,9})(?: tokens)? maximum`)
+	promptIs = regexp.MustCompile(`(?i)(?:requested|request\s*\(|input\s*\(|prompt is too long:)\s*(\d{1,9})`)
+)
+
+// tokens returns how long the prompt was and what there is room for, 0 where the upstream does not say.
+func (r *report) tokens() (prompt, window int) {
+	prompt, window = r.prompt, r.window
+	if window == 0 {
+		if m := windowIs.FindStringSubmatch(r.message); m != nil {
+			window, _ = strconv.Atoi(m[1] + m[2])
+		}
+	}
+	if prompt == 0 {
+		if m := promptIs.FindStringSubmatch(r.message); m != nil {
+			prompt, _ = strconv.Atoi(m[1])
+		}
+	}
+	return prompt, window
 }
 
 func statusOf(kind string) int {
@@ -162,6 +192,9 @@ func (r *report) object(s *llm.Scanner, body []byte, outer bool) error {
 		}
 		v := at.Of(body)
 		text := string(llm.Unquote(v))
+		if outer && len(r.members) < 100 {
+			r.members = strings.TrimPrefix(r.members+","+clean(string(name)), ",")
+		}
 		switch string(name) {
 		case "error", "message", "detail":
 			if v[0] == '[' {
@@ -176,6 +209,10 @@ func (r *report) object(s *llm.Scanner, body []byte, outer bool) error {
 			}
 		case "param":
 			r.param = text
+		case "n_prompt_tokens":
+			r.prompt = small(v)
+		case "n_ctx":
+			r.window = small(v)
 		case "code":
 			r.code = text
 			if n, ok := llm.Int(v); ok {
@@ -186,6 +223,14 @@ func (r *report) object(s *llm.Scanner, body []byte, outer bool) error {
 		}
 		return nil
 	})
+}
+
+// small returns a number of tokens, 0 when it cannot be one.
+func small(v []byte) int {
+	if n, ok := llm.Int(v); ok && n > 0 && n < 1<<30 {
+		return int(n)
+	}
+	return 0
 }
 
 // firstFault returns the message of the first entry of FastAPI's list of faults.

@@ -72,6 +72,9 @@ func (x *run) note(a *event.Attempt, err error) {
 	}
 	e := llm.AsError(err)
 	a.Kind, a.Message, a.Sent = e.Kind.String(), e.Msg, e.Sent
+	if e.Err != nil && e.Upstream != 0 {
+		a.Message += " (" + e.Err.Error() + ")" // an error whose shape the table of kinds does not know yet
+	}
 	if e.Upstream != 0 {
 		a.Status = e.Upstream
 	}
