@@ -300,7 +300,7 @@ func (g *gateway) referee() {
 		}
 	}
 	for id, n := range generations {
-		if n > g.cfg.Attempts.Generations {
+		if probe := strings.HasPrefix(id, "probe_"); !probe && n > g.cfg.Attempts.Generations {
 			g.t.Errorf("I3: the servers saw %d generations for request %s, at most %d are allowed", n, id, g.cfg.Attempts.Generations)
 		}
 	}

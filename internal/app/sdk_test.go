@@ -28,8 +28,11 @@ const river = "The river is quiet today."
 const sdkConfig = `
 backends:
   a: {url: "http://a.sim", server: openai, tier: gpu, usage: ask}
+  shut: {url: "http://a.sim", server: openai, tier: gpu}   # its account is refused: that takes the whole backend out
 pools:
-  a: {backend: a, cap: 8, models: [oai-m, tool, shaped, emb, picky, denied, broken, busy, hang, cut, slow]}
+  a: {backend: a, cap: 8, models: [oai-m, tool, shaped, emb, picky, broken, hang, cut, slow]}
+  b: {backend: a, cap: 8, models: [busy]}                  # asked for a pause, which holds for the pool
+  shut: {backend: shut, cap: 8, models: [denied]}
 routes:
   impatient: {steps: [a/hang], limits: {first_content: 300ms}}
 aliases:
@@ -38,9 +41,9 @@ aliases:
   shaped: a/shaped
   emb: a/emb
   picky: a/picky
-  denied: a/denied
+  denied: shut/denied
   broken: a/broken
-  busy: a/busy
+  busy: b/busy
   hang: impatient
   cut: a/cut
   slow: a/slow
