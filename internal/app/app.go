@@ -237,6 +237,7 @@ func (a *App) Run(ctx context.Context) error {
 	tasks.Go(func() { a.store.Run(recording) })
 	tasks.Go(func() { a.saveRates(recording) })
 	tasks.Go(func() { a.returns(recording) })
+	tasks.Go(func() { a.windows(recording) })
 	a.sims.start(&tasks)
 
 	failed := make(chan error, 2)

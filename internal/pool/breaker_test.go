@@ -249,6 +249,7 @@ func TestRetriesKeepToTheirBudget(t *testing.T) {
 			if !h.Retry(time.Now()) {
 				t.Fatal("the floor is not there")
 			}
+			h.called(time.Now()) // a retry takes a slot as every call does
 		}
 		if h.Retry(time.Now()) {
 			t.Error("over the floor without traffic")
@@ -259,6 +260,7 @@ func TestRetriesKeepToTheirBudget(t *testing.T) {
 		got := budgetFloor
 		for h.Retry(time.Now()) {
 			got++
+			h.called(time.Now())
 		}
 		if got != 10 {
 			t.Errorf("%d retries for 100 calls, want 10", got)

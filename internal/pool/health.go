@@ -180,7 +180,7 @@ func (h *Health) Retry(now time.Time) bool {
 	defer h.mu.Unlock()
 	h.turn(now)
 	calls, retries := h.window[0].calls+h.window[1].calls, h.window[0].retries+h.window[1].retries
-	if h.retries >= budgetFloor && (retries+1)*budgetShare > calls {
+	if h.retries >= budgetFloor && (retries+1)*budgetShare > calls-retries { // a retry is a call too, and earns no other one
 		return false
 	}
 	h.retries++

@@ -290,6 +290,9 @@ type Probe struct {
 	Op      llm.Op
 }
 
+// LearnWindow notes the window that a server told of; the configured one, where there is one, stands.
+func (p *Pool) LearnWindow(tokens int) { p.learnt.Store(int64(tokens)) }
+
 // Due returns the return probes that are due now; each is put off further by being returned.
 func (p *Pool) Due(now time.Time) (list []Probe) {
 	for i := range p.members {
