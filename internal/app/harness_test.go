@@ -40,6 +40,8 @@ type setup struct {
 	edit  func(*config.Config)    // after the defaults
 	tls   bool                    // the client speaks https and does not look at the certificate
 	quiet bool                    // the test breaks what the referee checks at the end, and says why
+	// refuse fails dials of the gateway's own; it gets the address and may block until ctx ends; nil is no refusal.
+	refuse func(ctx context.Context, addr string) error
 }
 
 // oneBackend is a configuration of one backend a with the model oai-m; more are members of the backend, such as
@@ -148,6 +150,14 @@ func (g *gateway) network(o *Options, s *setup) {
 		g.net = sim.NewNet()
 		g.dial, o.Dial = g.net.DialContext, g.net.DialContext
 		o.Listener, o.Admin = g.listen("127.0.0.1:8484"), g.listen("127.0.0.1:8485")
+	}
+	if dial := g.dial; s.refuse != nil {
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if err := s.refuse(ctx, addr); err != nil {
+				return nil, err
+			}
+			return dial(ctx, network, addr)
+		}
 	}
 	for name, script := range s.sims {
 		server := sim.New(sim.Options{Name: name, Script: script})

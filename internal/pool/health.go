@@ -115,6 +115,9 @@ func newOut(now time.Time, op llm.Op, msg string) *out {
 	return &out{since: now, op: op, msg: msg, next: now.Add(firstReturn)}
 }
 
+// until returns how long it is until the next return probe, at least a moment.
+func (o *out) until(now time.Time) time.Duration { return max(o.next.Sub(now), time.Second) }
+
 // isDue reports whether the return probe is due, and puts the next one off.
 func (o *out) isDue(now time.Time) bool {
 	if now.Before(o.next) {

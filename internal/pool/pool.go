@@ -106,6 +106,7 @@ type Outage struct {
 func (p *Pool) Outage(model string, now time.Time) (Outage, bool) {
 	if o, gone := p.Health.isGone(model); gone {
 		e := llm.Errorf(llm.Gone, "%s", o.msg)
+		e.RetryAfter = o.until(now)
 		return Outage{OutGone, e}, true
 	}
 	if d, kind := p.Health.pausedFor(now); d > 0 {
@@ -118,7 +119,10 @@ func (p *Pool) Outage(model string, now time.Time) (Outage, bool) {
 	for i := range p.members {
 		m := &p.members[i]
 		if o, is := m.account.isDenied(); is {
-			denied, last = denied+1, o
+			if denied == 0 || o.next.Before(last.next) {
+				last = o
+			}
+			denied++
 			continue
 		}
 		stand, wait := m.stand(now)
@@ -128,7 +132,9 @@ func (p *Pool) Outage(model string, now time.Time) (Outage, bool) {
 		soonest = min(soonest, wait)
 	}
 	if denied == len(p.members) {
-		return Outage{OutDenied, llm.Errorf(llm.Denied, "%s", last.msg)}, true
+		e := llm.Errorf(llm.Denied, "%s", last.msg)
+		e.RetryAfter = last.until(now)
+		return Outage{OutDenied, e}, true
 	}
 	e := llm.Errorf(llm.None, "the model's server has failed again and again and rests for %v", max(soonest.Round(time.Second), time.Second))
 	e.RetryAfter = soonest
@@ -144,6 +150,10 @@ func (p *Pool) Acquire(ctx context.Context, n Need) (Lease, error) {
 		return Lease{}, err
 	}
 	now := time.Now()
+	if o, out := p.Outage(n.Model, now); out && o.Reason != OutTraffic { // learnt from another call while this one waited
+		p.Slots.Release()
+		return Lease{}, o.Err
+	}
 	m, trial := p.choose(now, n.Force)
 	if m == nil {
 		p.Slots.Release()

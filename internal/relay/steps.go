@@ -22,6 +22,7 @@ type failure struct {
 type how struct {
 	force bool // although live traffic has taken the pool out: it is the last step there is
 	fresh bool // on a new connection: a used one was closed under the request
+	later int  // steps behind this one
 }
 
 // try goes through the steps until one has answered or none is left. A pool that is out is passed over; where every one
@@ -37,7 +38,7 @@ func (x *run) try(ctx context.Context) error {
 			failed = append(failed, f)
 			continue
 		}
-		done, err := x.take(ctx, s, how{}, &failed)
+		done, err := x.take(ctx, s, how{later: len(x.steps) - i - 1}, &failed)
 		if done {
 			return err
 		}
@@ -57,6 +58,11 @@ func (x *run) take(ctx context.Context, s *route.Step, h how, failed *[]failure)
 		return true, nil
 	}
 	e := llm.AsError(err)
+	if e.Kind == llm.None { // others took the pool out while this request was on its way to it: nobody was called
+		x.skip(s, pool.OutTraffic, e)
+		*failed = append(*failed, failure{s, e, pool.OutTraffic, e.RetryAfter})
+		return false, nil
+	}
 	*failed = append(*failed, failure{step: s, err: e})
 	if x.committed || !e.Kind.FallsBack() {
 		return true, e
@@ -219,7 +225,7 @@ func (x *run) step(ctx context.Context, s *route.Step, h how) error {
 	if e == nil {
 		return nil
 	}
-	if x.committed || !e.Kind.Retries() || e.Sent && x.generations >= x.Generations {
+	if x.committed || !e.Kind.Retries() || e.Sent && x.generations+kept(e, h) >= x.Generations {
 		return e
 	}
 	if e.Kind == llm.Stale {
@@ -234,10 +240,23 @@ func (x *run) step(ctx context.Context, s *route.Step, h how) error {
 	if !pause(ctx, e) {
 		return e
 	}
-	if e := x.once(ctx, s, h); e != nil {
-		return e
+	switch again := x.once(ctx, s, h); {
+	case again == nil:
+		return nil
+	case again.Kind == llm.None:
+		return e // the pool went out meanwhile: what was told before says more
+	default:
+		return again
 	}
-	return nil
+}
+
+// kept returns how many generations a retry must leave: one for each step behind, which are worth more than the same step
+// again. A stale connection is none of the step's failures.
+func kept(e *llm.Error, h how) int {
+	if e.Kind == llm.Stale {
+		return 0
+	}
+	return h.later
 }
 
 // once makes one attempt and counts it as a generation where the upstream may have worked.
