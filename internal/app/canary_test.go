@@ -43,10 +43,10 @@ func forms(secret string) (list []string) {
 	return list
 }
 
-// store is where a text must not stand.
+// place is where a text must not stand.
 type place struct{ name, content string }
 
-// canaries are secrets by name, with the places where one may stand all the same.
+// canaries are secrets and texts by name.
 type canaries map[string]string
 
 // find reports every canary that stands in a place where it must not.
@@ -200,7 +200,7 @@ func (g *gateway) everything(c canaries, token string) (answers []place) {
 	}
 	good := body(false, "")
 	for what, broken := range map[string]string{
-		"half a body": good[:len(good)/2], "text behind": good + string(content), "no JSON": c["the prompt"], "a member twice": body(false, `,"seed":1,"seed":2`), "a prompt as the model": strings.Replace(good, `"oai-m"`, string(content), 0),
+		"half a body": good[:len(good)/2], "text behind": good + string(content), "no JSON": c["the prompt"], "a member twice": body(false, `,"seed":1,"seed":2`),
 		"a prompt as a number": body(false, `,"max_tokens":`+string(content)), "a prompt as a flag": body(false, `,"n":`+string(content)), "bytes that are no UTF-8": strings.Replace(good, "canary-system", "canary-system\xff", 1), "nothing": "", "depth": strings.Repeat("[", 500) + string(content),
 	} {
 		ask(what, chat, broken)

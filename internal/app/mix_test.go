@@ -39,9 +39,9 @@ backends:
   c: {url: "http://c.sim", tier: floor, stream: auto, server: llamacpp, key: "${file:KEY}"}
   gone: {url: "http://gone.sim", tier: gpu}
 pools:
-  a: {backend: a, cap: 5, queue: 12, models: [m], limits: {idle: 4s}}
-  b: {backend: b, cap: 5, queue: 12, models: [m], limits: {idle: 4s}}
-  c: {backend: c, cap: 5, queue: 12, models: [m], limits: {idle: 4s}}
+  a: {backend: a, cap: 5, queue: 12, models: [m, q], limits: {idle: 4s}}
+  b: {backend: b, cap: 5, queue: 12, models: [m, q], limits: {idle: 4s}}
+  c: {backend: c, cap: 5, queue: 12, models: [m, q], limits: {idle: 4s}}
   gone: {backend: gone, cap: 5, models: [m]}
 routes:
   r0: {steps: [a/m]}
@@ -51,7 +51,8 @@ routes:
   r4: {steps: [gone/m, c/m]}
   r5: {steps: [b/m, c/m, a/m]}
   r6: {steps: [c/m, gone/m, b/m]}
-aliases: {r0: r0, r1: r1, r2: r2, r3: r3, r4: r4, r5: r5, r6: r6}
+  r7: {steps: [a/m, b/m, c/m, a/q, b/q, c/q]}
+aliases: {r7: r7, r0: r0, r1: r1, r2: r2, r3: r3, r4: r4, r5: r5, r6: r6}
 `
 
 // mixFault is a way in which an attempt goes, with the kinds under which Weir may record it; "" is a success.
@@ -98,7 +99,7 @@ func mixFaults() []mixFault {
 		{"changing ids", sim.Behaviour{Text: text, IDs: "change"}, ""}, {"no ids", sim.Behaviour{Text: text, IDs: "none", Omit: []string{"object", "created"}}, ""},
 		{"another model", sim.Behaviour{Text: text, Model: "other"}, ""}, {"a path as model", sim.Behaviour{Text: text, Model: "/models/x.gguf"}, ""},
 		{"reasoning", sim.Behaviour{Text: text, Reasoning: "well {nonce} then"}, ""}, {"an endless line", sim.Behaviour{LineBytes: 5 << 20}, "stalled|refused"},
-		{"no streams", sim.Behaviour{Text: text, Refuse: []string{"stream"}}, "invalid|"}, {"works on after close", sim.Behaviour{Text: text, Gap: time.Second, Ghost: true}, ""},
+		{"no streams", sim.Behaviour{Text: text, Refuse: []string{"stream"}}, "invalid|"}, {"works on after close", sim.Behaviour{Text: text, Gap: 300 * time.Millisecond, Ghost: true}, ""},
 	}
 	for _, how := range []string{"fin", "rst", "end", "stall"} {
 		kinds := "stalled|refused|slow"
@@ -220,7 +221,7 @@ func (m *mix) choose(server string, a *sim.Attempt) *sim.Behaviour {
 	n := number(a.Body)
 	r := m.rng(n, 1+len(m.picked[n]))
 	f := mixFault{"well", sim.Behaviour{Text: "answer {nonce} one two three", Gap: time.Duration(r.IntN(300)) * time.Millisecond, HeaderDelay: time.Duration(r.IntN(400)) * time.Millisecond}, ""}
-	if r.IntN(5) == 0 {
+	if r.IntN(5) == 0 || m.plan(n).alias == "r7" { // all that r7 tries goes wrong
 		f = m.faults[r.IntN(len(m.faults))]
 	}
 	if f.b.Cut != nil && !a.Stream { // a whole answer has no chunks, and one that is all there cannot stall
@@ -238,7 +239,7 @@ func (m *mix) choose(server string, a *sim.Attempt) *sim.Behaviour {
 // plan decides what the n-th request is.
 func (m *mix) plan(n int) *asked {
 	r := m.rng(n, 0)
-	q := &asked{n: n, alias: fmt.Sprintf("r%d", r.IntN(7)), path: "/v1/chat/completions", stream: r.IntN(2) == 0, slow: r.IntN(20) == 0}
+	q := &asked{n: n, alias: fmt.Sprintf("r%d", r.IntN(8)), path: "/v1/chat/completions", stream: r.IntN(2) == 0, slow: r.IntN(20) == 0}
 	member := `"messages":[{"role":"system","content":"` + mixPrompt + `"},{"role":"user","content":"hi"}]`
 	if r.IntN(10) == 0 {
 		q.path, member = "/v1/completions", `"prompt":"`+mixPrompt+`"`

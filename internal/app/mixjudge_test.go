@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/event"
 	"weir/internal/sim"
 )
 
@@ -78,7 +79,7 @@ func (m *mix) judgeAttempts(q *asked, attempts []sim.Attempt) {
 		if refused := a.Status >= 300 && a.Status < 500 || a.Status == 503 || a.Status == 529; !refused {
 			generations++
 		}
-		perServer[a.Nonce[:1]]++
+		perServer[a.Nonce[:1]+"/"+a.Model]++
 		if got := a.Header.Get("Authorization"); got != "Bearer "+mixSecret {
 			m.t.Errorf("a backend got the key %q", got)
 		}
@@ -105,7 +106,7 @@ func (m *mix) judgeAttempts(q *asked, attempts []sim.Attempt) {
 	}
 	for s, n := range perServer {
 		if n > 3 { // twice, and once more without a stream where that was refused
-			m.t.Errorf("I3: server %s was tried %d times", s, n)
+			m.t.Errorf("I3: the step %s was tried %d times", s, n)
 		}
 	}
 	if q.want != 0 && len(attempts) > 0 {
@@ -118,7 +119,7 @@ func (m *mix) judgeAttempts(q *asked, attempts []sim.Attempt) {
 func (m *mix) judgeKinds(q *asked, e *record) {
 	m.t.Helper()
 	did := slices.Clone(m.picked[q.n])
-	for _, a := range e.Attempts {
+	for n, a := range e.Attempts {
 		if a.Backend == "" || a.Backend == "gone" {
 			if a.Kind != "full" && a.Kind != "canceled" && a.Kind != "refused" {
 				m.t.Errorf("I12: no server was asked, and the attempt is recorded as %q", a.Kind)
@@ -133,7 +134,7 @@ func (m *mix) judgeKinds(q *asked, e *record) {
 			continue
 		}
 		p := did[i]
-		if a.Kind == "stale" && !strings.Contains(p.kinds, "stale") {
+		if a.Kind == "stale" && (!strings.Contains(p.kinds, "stale") || later(e.Attempts[n:], a.Backend) > count(did, a.Backend)) {
 			continue // the connection had ended before: no server saw it
 		}
 		did = slices.Delete(did, i, i+1)
@@ -150,6 +151,26 @@ func (m *mix) judgeKinds(q *asked, e *record) {
 			m.t.Errorf("I12: server %s did %q, which is recorded as %q, want %q", a.Backend, p.name, a.Kind, p.kinds)
 		}
 	}
+}
+
+// later counts the attempts at a backend.
+func later(list []event.Attempt, backend string) (n int) {
+	for _, a := range list {
+		if a.Backend == backend {
+			n++
+		}
+	}
+	return n
+}
+
+// count counts what a server did.
+func count(list []picked, server string) (n int) {
+	for _, p := range list {
+		if p.server == server {
+			n++
+		}
+	}
+	return n
 }
 
 // judgeReply checks what the client got (I2, I4, I5, I6, I7, I9, I11).
