@@ -58,22 +58,43 @@ type bench struct {
 
 // Numbers measures what the fault catalogue has numbers for: how fast a request comes past a server that does not answer,
 // whether a pool that hangs slows others, what falling back is worth, what a storm of failures does to the server. It
-// takes less than a minute and speaks to nothing but its own servers on loopback.
+// takes about a minute, half as long again where it must measure twice, and speaks to nothing but its own servers on loopback.
 func Numbers(ctx context.Context) ([]Number, error) {
-	b := &bench{ended: make(chan error, 1)}
-	for _, measure := range []func(context.Context, *bench){blackHole, silentServer, fullQueue, isolation, fallback, failureStorm} {
-		if err := b.open(ctx); err != nil {
-			return nil, errors.Join(err, b.close())
+	begun := time.Now()
+	var all []Number
+	for _, m := range []measure{blackHole, silentServer, fullQueue, isolation, fallback, failureStorm} {
+		list, err := m.take(ctx)
+		if err == nil && slices.ContainsFunc(list, isFailed) && time.Since(begun) < time.Minute {
+			if list, err = m.take(ctx); err == nil { // the machine may have been busy with other things
+				for i := range list {
+					list[i].Got += " (measured twice)"
+				}
+			}
 		}
-		measure(ctx, b)
-		if err := errors.Join(b.close(), ctx.Err()); err != nil {
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, list...)
 	}
-	return b.number, nil
+	return all, nil
 }
 
-// open builds everything anew, so that no measurement stands on what another one left.
+func isFailed(n Number) bool { return n.Result == Fail }
+
+// measure is one measurement.
+type measure func(context.Context, *bench)
+
+// take builds everything anew, so that no measurement stands on what another one left.
+func (m measure) take(ctx context.Context) ([]Number, error) {
+	b := &bench{ended: make(chan error, 1)}
+	if err := b.open(ctx); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	m(ctx, b)
+	return b.number, errors.Join(b.close(), ctx.Err())
+}
+
+// open starts servers and gateway.
 func (b *bench) open(ctx context.Context) (err error) {
 	if b.folder, err = os.MkdirTemp("", "weir-numbers-"); err != nil {
 		return err

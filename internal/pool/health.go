@@ -44,6 +44,7 @@ type Account struct {
 const (
 	mostPause    = time.Minute
 	firstReturn  = 5 * time.Second
+	nextReturn   = 30 * time.Second // doubling: longer than a probe may take, so that two never run at once
 	mostReturn   = 5 * time.Minute
 	budgetWindow = 10 * time.Second
 	budgetFloor  = 3  // retries under way that are always allowed
@@ -123,8 +124,8 @@ func (o *out) isDue(now time.Time) bool {
 	if now.Before(o.next) {
 		return false
 	}
+	o.next = now.Add(min(nextReturn<<min(o.tries, 10), mostReturn))
 	o.tries++
-	o.next = now.Add(min(firstReturn<<min(o.tries, 10), mostReturn))
 	return true
 }
 
