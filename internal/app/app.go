@@ -258,8 +258,7 @@ func (a *App) Run(ctx context.Context) error {
 		}
 	}
 	a.finish(public, endRequests)
-	public.Close()
-	private.Close()
+	hangUp(public, private)
 	listening.Wait()
 	a.server.Wait()
 	a.sims.close()
@@ -298,6 +297,17 @@ func (a *App) finish(public *http.Server, endRequests func()) {
 	case <-time.After(time.Second):
 		public.Close()
 		<-idle
+	}
+}
+
+// hangUp closes servers whose handlers are done. Their last bytes may not have left yet, such as the answer to a drain:
+// they get a moment for that.
+func hangUp(servers ...*http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
+	defer cancel()
+	for _, s := range servers {
+		_ = s.Shutdown(ctx)
+		s.Close()
 	}
 }
 

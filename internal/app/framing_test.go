@@ -42,7 +42,7 @@ func TestF27FramingAndSlicing(t *testing.T) {
 				t.Fatalf("unsliced: %+v", want)
 			}
 			for _, sse := range framings() {
-				for _, slice := range []int{0, 1, 2, 3, 7} {
+				for _, slice := range []int{1, 5} {
 					b.SSE, b.Slice = sse, slice
 					if diff := cmp.Diff(want, ask(t, g, b, k.stream)); diff != "" {
 						t.Fatalf("%+v in slices of %d:\n%s", sse, slice, diff)
