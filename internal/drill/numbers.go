@@ -284,7 +284,9 @@ func fullQueue(ctx context.Context, b *bench) {
 func isolation(ctx context.Context, b *bench) {
 	var without, with []time.Duration // p95 of each turn: the median of them bears a machine that stalls now and then
 	const turns, requests, perSecond = 12, 50, 100
+	rest := func() { time.Sleep(150 * time.Millisecond) } // coming and going of the fifty is not what is measured
 	for range turns {
+		rest()
 		without = append(without, part(b.load(ctx, "well", requests, perSecond), 95))
 		b.set(always(sim.Behaviour{Hang: true}))
 		hanging, free := context.WithCancel(ctx)
@@ -293,6 +295,7 @@ func isolation(ctx context.Context, b *bench) {
 			all.Go(func() { b.ask(hanging, "hang") })
 		}
 		_ = b.bad.WaitActive(ctx, 50) // ctx ends it
+		rest()
 		with = append(with, part(b.load(ctx, "well", requests, perSecond), 95))
 		free()
 		all.Wait()
