@@ -68,6 +68,7 @@ func TestF01ToF17BeforeTheFirstByte(t *testing.T) {
 		{name: "F10 overloaded_error", b: words(529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), kind: "busy", tries: 2, status: 429, after: "1", took: 350 * time.Millisecond, says: "Overloaded"},
 		{name: "F11 a page", b: &sim.Behaviour{HTML: true}, kind: "refused", tries: 1, status: 502, took: quick, says: "text/html", blames: true},
 		{name: "F11 a page without its type", b: &sim.Behaviour{Headers: map[string]string{"Content-Type": "application/json"}, Body: "<html>Log in</html>"}, kind: "refused", tries: 1, status: 502, took: quick, blames: true},
+		{name: "C093 a 200 that is no valid JSON", b: &sim.Behaviour{Headers: map[string]string{"Content-Type": "application/json"}, Body: `{"id": nope`}, kind: "refused", tries: 1, status: 502, took: quick, blames: true},
 		{name: "F12 no body", b: &sim.Behaviour{NoBody: true}, kind: "refused", tries: 1, status: 502, took: quick, blames: true},
 		{name: "F13 a redirect", b: &sim.Behaviour{Redirect: "http://ok.sim/v1/chat/completions"}, kind: "refused", tries: 1, status: 502, took: quick, says: "307", blames: true},
 		{name: "F14 more 103 than Weir takes", b: &sim.Behaviour{EarlyHints: 500}, kind: "refused", tries: 1, status: 502, took: quick, blames: true},

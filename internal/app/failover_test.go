@@ -127,8 +127,8 @@ func (g *gateway) clientCalls(server string) int {
 	return len(g.sims[server].Calls("")) - g.probesAt(server)
 }
 
-// rest makes everything forgotten that one request may leave for the next: breakers, pauses, accounts and models that are
-// out, connections, and what the servers saw.
+// rest waits until everything is forgotten that one request may leave for the next: breakers, pauses, accounts and models
+// that are out, connections.
 func (g *gateway) rest() {
 	g.t.Helper()
 	g.settle()
@@ -232,10 +232,20 @@ func (f *fault) twice(t *testing.T) {
 				}
 				g.forget()
 			}
-			g.rest()
+			f.passes(g)
 		}
 		f.judged(t, g)
 	})
+}
+
+// passes lets the pause pass that the fault asks for, and brings back what it took out.
+func (f *fault) passes(g *gateway) {
+	pause := 3 * time.Second
+	if len(f.after) > 1 || f.after > "2" {
+		pause = 61 * time.Second
+	}
+	time.Sleep(pause)
+	g.heal()
 }
 
 // once makes one request and checks all that it leaves.
@@ -292,6 +302,9 @@ func (f *fault) rerouted(t *testing.T, g *gateway, w way, r *reply) {
 func (f *fault) referee(t *testing.T, g *gateway, w way, r *reply) {
 	t.Helper()
 	second := 0
+	if n := g.callsOf("ok", r.id()); w.steps == 1 && n != 0 || w.steps > 1 && n != 1 {
+		t.Errorf("the healthy server saw %d calls", n)
+	}
 	if w.steps == 3 {
 		second = f.tries
 	}
@@ -351,8 +364,7 @@ func (f *fault) judged(t *testing.T, g *gateway) {
 	t.Helper()
 	for range 6 {
 		g.askFor("judge/m", true).failed()
-		time.Sleep(61 * time.Second)
-		g.heal()
+		f.passes(g)
 	}
 	if list := g.facts("health"); slices.Contains(list, "ejected judge") != f.blames || !f.blames && len(list) > 0 {
 		t.Errorf("I12: health events %q: want an ejection: %v", list, f.blames)

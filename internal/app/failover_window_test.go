@@ -140,7 +140,7 @@ func TestLargerWindowThatIsOut(t *testing.T) {
 						first = 8192
 					}
 					g := begin(t, setup{yaml: windowsYAML(first, 131072), sims: scripts(&sim.Behaviour{Context: 8192}, b)})
-					g.prompt(10000, true).failed() // takes s2 out
+					g.prompt(10000, true).failed()              // takes s2 out
 					for _, tokens := range []int{10000, 8900} { // passed over by the estimate, refused by the server
 						r := g.prompt(tokens, true)
 						f := r.failed()
@@ -152,6 +152,24 @@ func TestLargerWindowThatIsOut(t *testing.T) {
 			})
 		}
 	}
+}
+
+// One that live traffic has taken out is the last usable step for a prompt that is too long for the others.
+func TestLargerWindowThatRestsIsTried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := begin(t, setup{yaml: windowsYAML(8192, 131072), sims: scripts(&sim.Behaviour{Context: 8192}, &sim.Behaviour{Status: 500})})
+		for range 5 {
+			g.askFor("s2/m", true).failed()
+		}
+		if err := g.sims["s2"].Set("m", sim.Behaviour{Text: "second"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, tokens := range []int{8900, 10000} {
+			if got := g.prompt(tokens, true).text(); got != "second" {
+				t.Errorf("%d tokens: text %q", tokens, got)
+			}
+		}
+	})
 }
 
 // C083, F34: an overflow in each server's words and place is one kind: another step where there is a larger one, else 400

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"syscall"
+	"time"
 
 	"weir/internal/llm"
 )
@@ -91,6 +92,9 @@ func (a *Answer) failure(err error) error {
 	_, isDNS := errors.AsType[*net.DNSError](err)
 	timed, isTimed := errors.AsType[net.Error](err)
 	switch {
+	case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE): // of Weir's own making, so nobody is blamed
+		e.Kind, e.Code, e.RetryAfter = llm.Full, "out_of_files", time.Second
+		e.Msg = "Weir has no file descriptor left for a connection to the model's server; its limit of open files is too low"
 	case a.flight.reused && !a.flight.replied && isGone(err):
 		e.Kind, e.Msg = llm.Stale, "the model's server closed the connection just as the request was sent"
 	case isDNS:

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,8 +44,10 @@ func (x *run) try(ctx context.Context) error {
 			return err
 		}
 	}
-	if f := x.last(failed); f != nil {
-		if done, err := x.take(ctx, f.step, how{force: true}, &failed); done {
+	if i := last(failed); i >= 0 {
+		s := failed[i].step
+		failed = slices.Delete(failed, i, i+1) // what comes of it now counts instead
+		if done, err := x.take(ctx, s, how{force: true}, &failed); done {
 			return err
 		}
 	}
@@ -92,17 +95,17 @@ func (x *run) passed(s *route.Step) (failure, bool) {
 	return failure{s, o.Err, o.Reason, o.Err.RetryAfter}, true
 }
 
-// last returns the step that is tried although live traffic has taken it out: the one that rests the shortest, where no
-// step was called at all.
-func (x *run) last(failed []failure) *failure {
-	var best *failure
+// last returns which step is tried although live traffic has taken it out, -1 for none: the one that rests the shortest,
+// where no step was called at all. One that was called and whose window is too small is no step for this prompt.
+func last(failed []failure) int {
+	best := -1
 	for i := range failed {
 		f := &failed[i]
-		if f.reason == "" {
-			return nil
+		if f.reason == "" && f.err.Kind != llm.TooLong {
+			return -1
 		}
-		if f.reason == pool.OutTraffic && (best == nil || f.ends < best.ends) {
-			best = f
+		if f.reason == pool.OutTraffic && (best < 0 || f.ends < failed[best].ends) {
+			best = i
 		}
 	}
 	return best
@@ -112,10 +115,9 @@ func (x *run) last(failed []failure) *failure {
 // be; else the first step's. A prompt that was too long for some is told only where nothing larger was left to fail.
 func (x *run) final(failed []failure) error {
 	var soon, first, long *llm.Error
-	called := false
+	larger := false // a step that may have room is there, only not now
 	for i := range failed {
 		e := failed[i].err
-		called = called || failed[i].reason == ""
 		switch e.Kind {
 		case llm.Busy, llm.Full, llm.Loading:
 			if soon == nil || e.RetryAfter < soon.RetryAfter {
@@ -126,6 +128,7 @@ func (x *run) final(failed []failure) error {
 				long = e
 			}
 		default:
+			larger = larger || failed[i].reason != ""
 			if first == nil && failed[i].reason == "" {
 				first = e
 			}
@@ -136,7 +139,7 @@ func (x *run) final(failed []failure) error {
 		return explained(soon, failed)
 	case first != nil:
 		return explained(first, failed)
-	case long != nil:
+	case long != nil && !larger:
 		return explained(long, failed)
 	}
 	return x.nothing(failed)
