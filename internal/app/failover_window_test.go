@@ -140,7 +140,7 @@ func TestLargerWindowThatIsOut(t *testing.T) {
 						first = 8192
 					}
 					g := begin(t, setup{yaml: windowsYAML(first, 131072), sims: scripts(&sim.Behaviour{Context: 8192}, b)})
-					g.prompt(10000, true).failed() // takes s2 out
+					g.prompt(10000, true).failed()              // takes s2 out
 					for _, tokens := range []int{10000, 8900} { // passed over by the estimate, refused by the server
 						r := g.prompt(tokens, true)
 						f := r.failed()
