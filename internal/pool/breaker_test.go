@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +134,7 @@ func TestASlowStartAfterTheReturn(t *testing.T) {
 			t.Fatal("no trial")
 		}
 		// 200 who wait: they are let in little by little, and nobody is refused (F45).
+		var mu sync.Mutex // guards the two
 		var most, now int
 		done := make(chan struct{})
 		begun := time.Now()
@@ -144,11 +146,15 @@ func TestASlowStartAfterTheReturn(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				mu.Lock()
 				if now++; time.Since(begun) < time.Second {
 					most = max(most, now)
 				}
+				mu.Unlock()
 				time.Sleep(500 * time.Millisecond)
+				mu.Lock()
 				now--
+				mu.Unlock()
 				l.Done(nil)
 			}()
 			synctest.Wait()
