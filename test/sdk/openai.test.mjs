@@ -39,7 +39,7 @@ describe("chat", () => {
     assert.equal(data.choices[0].message.content, "The river is quiet today.");
     assert.equal(data.choices[0].finish_reason, "stop");
     assert.ok(data.usage.total_tokens > 0);
-    assert.equal(response.headers.get("x-weir-pool"), "sim");
+    assert.equal(response.headers.get("x-weir-pool"), "plain");
     assert.equal(response.headers.get("x-weir-simulated"), "true");
     assert.ok(response.headers.get("x-weir-request"));
   });
