@@ -66,14 +66,14 @@ func printStatus(w io.Writer, s *admin.Status) {
 		return
 	}
 	fmt.Fprintln(w)
-	rows := [][]string{{"POOL", "TIER", "IN USE", "WAITING", "REFUSED", "PREFILL", "BACKENDS"}}
+	rows := [][]string{{"POOL", "TIER", "STATE", "IN USE", "WAITING", "REFUSED", "PREFILL", "BACKENDS"}}
 	for i := range s.Pools {
 		p := &s.Pools[i]
 		prefill := fmt.Sprintf("%.0f/s", p.Prefill)
 		if !p.Measured {
 			prefill += " (guess)"
 		}
-		rows = append(rows, []string{p.Name, p.Tier, fmt.Sprintf("%d of %d", p.InFlight, p.Cap), fmt.Sprintf("%d of %d", p.Waiting, p.Queue),
+		rows = append(rows, []string{p.Name, p.Tier, p.State, fmt.Sprintf("%d of %d", p.InFlight, p.Cap), fmt.Sprintf("%d of %d", p.Waiting, p.Queue),
 			fmt.Sprint(p.RefusedFull + p.RefusedLate), prefill, strings.Join(p.Backends, " ")})
 	}
 	printTable(w, rows)

@@ -28,6 +28,7 @@ type Pool struct {
 	Name        string   `json:"name"`
 	Tier        string   `json:"tier"`
 	Backends    []string `json:"backends"`
+	State       string   `json:"state"` // in, or why it takes no call: paused, denied, breaker
 	Cap         int      `json:"cap"`
 	InFlight    int      `json:"in_flight"`
 	Waiting     int      `json:"waiting"`

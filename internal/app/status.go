@@ -21,8 +21,11 @@ func (a *App) status() admin.Status {
 		rate, measured := p.Rate.Value()
 		u := p.Slots.Usage()
 		row := admin.Pool{
-			Name: name, Tier: p.Tier, Cap: u.Cap, InFlight: u.Held, Waiting: u.Waiting, Queue: u.Size,
+			Name: name, Tier: p.Tier, State: "in", Cap: u.Cap, InFlight: u.Held, Waiting: u.Waiting, Queue: u.Size,
 			RefusedFull: u.Full, RefusedLate: u.Late, Prefill: rate, Measured: measured,
+		}
+		if o, out := p.Outage("", time.Now()); out {
+			row.State = o.Reason
 		}
 		for _, b := range p.Backends {
 			row.Backends = append(row.Backends, b.Name)
@@ -41,6 +44,7 @@ var poolGauges = map[string]*prometheus.Desc{
 	"cap":   prometheus.NewDesc("weir_slots_limit", "The pool's cap.", []string{"pool", "tier"}, nil),
 	"queue": prometheus.NewDesc("weir_queue_depth", "Requests waiting for a slot.", []string{"pool", "tier"}, nil),
 	"full":  prometheus.NewDesc("weir_queue_rejections_total", "Requests refused by a pool's queue.", []string{"pool", "tier", "reason"}, nil),
+	"up":    prometheus.NewDesc("weir_pool_up", "1 while the pool takes calls, 0 while it is paused, refused or out by its breaker.", []string{"pool", "tier"}, nil),
 	"rate":  prometheus.NewDesc("weir_prefill_tokens_per_second", "The pool's prefill rate, measured or guessed.", []string{"pool", "tier", "source"}, nil),
 }
 
@@ -63,6 +67,11 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(poolGauges["queue"], prometheus.GaugeValue, float64(u.Waiting), name, p.Tier)
 		gauge(poolGauges["full"], prometheus.CounterValue, float64(u.Full), name, p.Tier, "full")
 		gauge(poolGauges["full"], prometheus.CounterValue, float64(u.Late), name, p.Tier, "wait")
+		up := 1.0
+		if _, out := p.Outage("", time.Now()); out {
+			up = 0
+		}
+		gauge(poolGauges["up"], prometheus.GaugeValue, up, name, p.Tier)
 		rate, measured := p.Rate.Value()
 		source := "guess"
 		if measured {

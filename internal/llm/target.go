@@ -53,7 +53,7 @@ type Seen struct {
 	Progress bool // a sign of life that is no content came since it was last cleared
 	Finished bool // the finish has come, and nothing that is lost after it matters; never with several choices, of which some may not have begun
 	Done     bool // the end mark has come: what follows is dropped
-	Events   int  // content events
+	Events   int  // content events; of a whole answer, what they would about be
 	Served   string
 	Usage    Usage
 	Prefill  float64 // tokens per second, where the server says so

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,8 +112,10 @@ func TestThePenaltyGrowsAndOneTrialDecides(t *testing.T) {
 		}
 		o, _ = p.Outage("m", time.Now())
 		time.Sleep(o.Err.RetryAfter)
-		if !call(t, p, nil) || !call(t, p, nil) {
-			t.Error("a good trial does not bring the backend back")
+		for range 2 {
+			if !call(t, p, nil) {
+				t.Error("a good trial does not bring the backend back")
+			}
 		}
 		if len(told) != 2 || told[0] != "ejected" || told[1] != "returned" {
 			t.Errorf("told %v, want ejected and returned", told)
@@ -131,6 +134,7 @@ func TestASlowStartAfterTheReturn(t *testing.T) {
 			t.Fatal("no trial")
 		}
 		// 200 who wait: they are let in little by little, and nobody is refused (F45).
+		var mu sync.Mutex // guards the two
 		var most, now int
 		done := make(chan struct{})
 		begun := time.Now()
@@ -142,11 +146,15 @@ func TestASlowStartAfterTheReturn(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				mu.Lock()
 				if now++; time.Since(begun) < time.Second {
 					most = max(most, now)
 				}
+				mu.Unlock()
 				time.Sleep(500 * time.Millisecond)
+				mu.Lock()
 				now--
+				mu.Unlock()
 				l.Done(nil)
 			}()
 			synctest.Wait()

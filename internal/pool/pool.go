@@ -110,7 +110,7 @@ func (p *Pool) Outage(model string, now time.Time) (Outage, bool) {
 		return Outage{OutGone, e}, true
 	}
 	if d, kind := p.Health.pausedFor(now); d > 0 {
-		e := llm.Errorf(kind, "the model's server asked for a pause, of which %v are left", d.Round(time.Second))
+		e := llm.Errorf(kind, "the model's server asked for a pause, of which %.0f s are left", d.Seconds())
 		e.RetryAfter = d
 		return Outage{OutPaused, e}, true
 	}
@@ -136,7 +136,7 @@ func (p *Pool) Outage(model string, now time.Time) (Outage, bool) {
 		e.RetryAfter = last.until(now)
 		return Outage{OutDenied, e}, true
 	}
-	e := llm.Errorf(llm.None, "the model's server has failed again and again and rests for %v", max(soonest.Round(time.Second), time.Second))
+	e := llm.Errorf(llm.None, "the model's server has failed again and again and rests for %.0f s", max(soonest.Seconds(), 1))
 	e.RetryAfter = soonest
 	return Outage{OutTraffic, e}, true
 }

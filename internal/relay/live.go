@@ -83,7 +83,7 @@ func (x *run) whole(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *ev
 	defer x.tail(time.Now())
 	a.Served, x.rec.Served = seen.Served, seen.Served
 	x.commit(ans, s, a)
-	x.usage(seen.Usage, -1)
+	x.usage(seen.Usage, int64(seen.Events))
 	if x.req.Stream {
 		return left(x.out.Last(body)) // never reached: a stream that came whole is refused by the backend
 	}

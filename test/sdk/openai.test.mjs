@@ -39,7 +39,7 @@ describe("chat", () => {
     assert.equal(data.choices[0].message.content, "The river is quiet today.");
     assert.equal(data.choices[0].finish_reason, "stop");
     assert.ok(data.usage.total_tokens > 0);
-    assert.equal(response.headers.get("x-weir-pool"), "sim");
+    assert.equal(response.headers.get("x-weir-pool"), "plain");
     assert.equal(response.headers.get("x-weir-simulated"), "true");
     assert.ok(response.headers.get("x-weir-request"));
   });
@@ -129,7 +129,7 @@ describe("embeddings and models", () => {
   test("models are listed and retrieved", async () => {
     const ids = [];
     for await (const m of client.models.list()) ids.push(m.id);
-    assert.ok(ids.includes("plain") && ids.includes("sim/plain"), ids.join());
+    assert.ok(ids.includes("plain") && ids.includes("plain/plain"), ids.join());
     assert.equal((await client.models.retrieve("plain")).id, "plain");
     await refused(client.models.retrieve("nothing"), OpenAI.NotFoundError, 404);
   });

@@ -28,20 +28,22 @@ const script = {
 };
 
 function config(simURL) {
+  // A backend and a pool each: what one model's faults take out stays out for a while.
   const models = Object.keys(script.on);
+  const each = (row) => models.map(row).join("\n");
   return `
 listen: 127.0.0.1:0
 admin: 127.0.0.1:0
 data: ./data
 drain: 2s
 backends:
-  sim: {url: "${simURL}", server: openai, tier: gpu, usage: ask}
+${each((m) => `  ${m}: {url: "${simURL}", server: openai, tier: gpu, usage: ask}`)}
 pools:
-  sim: {backend: sim, cap: 16, models: [${models.join(", ")}]}
+${each((m) => `  ${m}: {backend: ${m}, cap: 16, models: [${m}]}`)}
 routes:
-  impatient: {steps: [sim/hang], limits: {first_content: 300ms}}
+  impatient: {steps: [hang/hang], limits: {first_content: 300ms}}
 aliases:
-${models.map((m) => `  ${m}: ${m === "hang" ? "impatient" : "sim/" + m}`).join("\n")}
+${each((m) => `  ${m}: ${m === "hang" ? "impatient" : `${m}/${m}`}`)}
 `;
 }
 

@@ -47,6 +47,7 @@ func (Dialect) Whole(r *llm.Request, model string, body []byte, encode bool) ([]
 	if c.choices.IsZero() || c.count == 0 {
 		return nil, b.seen, refused("the model's server answered without any choice")
 	}
+	b.seen.Events = (c.choices.To - c.choices.From) / 4 // about a token each, for an answer that does not count itself
 	return b.complete(c, body), b.seen, nil
 }
 
