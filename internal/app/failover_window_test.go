@@ -154,6 +154,18 @@ func TestLargerWindowThatIsOut(t *testing.T) {
 	}
 }
 
+// A smaller one that cannot serve changes nothing: the prompt is too long.
+func TestSmallerWindowThatIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := begin(t, setup{yaml: windowsYAML(8000, 8500), sims: scripts(&sim.Behaviour{Status: 401}, &sim.Behaviour{Context: 8500})})
+		g.askFor("s1/m", true).failed()
+		r := g.prompt(8750, true)
+		if f := r.failed(); r.status != 400 || f.Code != "context_length_exceeded" || !strings.Contains(f.Message, "s1/m denied") {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	})
+}
+
 // One that live traffic has taken out is the last usable step for a prompt that is too long for the others.
 func TestLargerWindowThatRestsIsTried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -59,18 +59,17 @@ func TestTheFailureThatAClientIsTold(t *testing.T) {
 }
 
 func TestTheLastStepIsTheOneThatRestsTheShortest(t *testing.T) {
-	x := &run{}
 	out := func(reason string, d time.Duration) failure {
 		return failure{&route.Step{}, &llm.Error{RetryAfter: d}, reason, d}
 	}
 	list := []failure{out(pool.OutTraffic, 9*time.Second), out(pool.OutTraffic, 3*time.Second), out(pool.OutDenied, 0)}
-	if got := x.last(list); got != &list[1] {
-		t.Errorf("got %+v", got)
+	if got := last(list); got != 1 {
+		t.Errorf("got %d, want 1", got)
 	}
-	if got := x.last([]failure{out(pool.OutDenied, 0), out(pool.OutGone, 0), out(pool.OutPaused, time.Second)}); got != nil {
-		t.Errorf("by force although it is out for another reason: %+v", got)
+	if got := last([]failure{out(pool.OutDenied, 0), out(pool.OutGone, 0), out(pool.OutPaused, time.Second)}); got != -1 {
+		t.Errorf("by force although it is out for another reason: %d", got)
 	}
-	if got := x.last(append(list, failure{&route.Step{}, &llm.Error{Kind: llm.Slow}, "", 0})); got != nil {
-		t.Errorf("by force although a step was called: %+v", got)
+	if got := last(append(list, failure{&route.Step{}, &llm.Error{Kind: llm.Slow}, "", 0})); got != -1 {
+		t.Errorf("by force although a step was called: %d", got)
 	}
 }

@@ -44,7 +44,7 @@ func (x *run) try(ctx context.Context) error {
 			return err
 		}
 	}
-	if i := last(failed); i >= 0 {
+	if i := x.last(failed); i >= 0 {
 		s := failed[i].step
 		failed = slices.Delete(failed, i, i+1) // what comes of it now counts instead
 		if done, err := x.take(ctx, s, how{force: true}, &failed); done {
@@ -83,9 +83,9 @@ func (x *run) take(ctx context.Context, s *route.Step, h how, failed *[]failure)
 // passed reports a step that is not to be called now, and records it.
 func (x *run) passed(s *route.Step) (failure, bool) {
 	p := x.Pools[s.Pool]
-	if w := p.ContextWindow(); x.window > 0 && w > 0 && w <= x.window {
+	if x.small(s) {
 		x.skip(s, "window", nil)
-		return failure{s, llm.Errorf(llm.TooLong, "its window of %d tokens is too small", w), "window", 0}, true
+		return failure{s, llm.Errorf(llm.TooLong, "its window of %d tokens is too small", p.ContextWindow()), "window", 0}, true
 	}
 	o, out := p.Outage(s.Sent, time.Now())
 	if !out {
@@ -95,16 +95,22 @@ func (x *run) passed(s *route.Step) (failure, bool) {
 	return failure{s, o.Err, o.Reason, o.Err.RetryAfter}, true
 }
 
+// small reports a step whose window is no larger than one that the prompt was too long for.
+func (x *run) small(s *route.Step) bool {
+	w := x.Pools[s.Pool].ContextWindow()
+	return x.window > 0 && w > 0 && w <= x.window
+}
+
 // last returns which step is tried although live traffic has taken it out, -1 for none: the one that rests the shortest,
 // where no step was called at all. One that was called and whose window is too small is no step for this prompt.
-func last(failed []failure) int {
+func (x *run) last(failed []failure) int {
 	best := -1
 	for i := range failed {
 		f := &failed[i]
 		if f.reason == "" && f.err.Kind != llm.TooLong {
 			return -1
 		}
-		if f.reason == pool.OutTraffic && (best < 0 || f.ends < failed[best].ends) {
+		if f.reason == pool.OutTraffic && !x.small(f.step) && (best < 0 || f.ends < failed[best].ends) {
 			best = i
 		}
 	}
@@ -128,7 +134,7 @@ func (x *run) final(failed []failure) error {
 				long = e
 			}
 		default:
-			larger = larger || failed[i].reason != ""
+			larger = larger || failed[i].reason != "" && !x.small(failed[i].step)
 			if first == nil && failed[i].reason == "" {
 				first = e
 			}
