@@ -160,7 +160,7 @@ func TestSmallerWindowThatIsOut(t *testing.T) {
 		g := begin(t, setup{yaml: windowsYAML(8000, 8500), sims: scripts(&sim.Behaviour{Status: 401}, &sim.Behaviour{Context: 8500})})
 		g.askFor("s1/m", true).failed()
 		r := g.prompt(8750, true)
-		if f := r.failed(); r.status != 400 || f.Code != "context_length_exceeded" || !strings.Contains(f.Message, "s1/m denied") {
+		if f := r.failed(); r.status != 400 || f.Code != "context_length_exceeded" || !strings.Contains(f.Message, "s1/m window") {
 			t.Errorf("%d %s", r.status, r.body)
 		}
 	})

@@ -44,7 +44,7 @@ func (x *run) try(ctx context.Context) error {
 			return err
 		}
 	}
-	if i := x.last(failed); i >= 0 {
+	if i := last(failed); i >= 0 {
 		s := failed[i].step
 		failed = slices.Delete(failed, i, i+1) // what comes of it now counts instead
 		if done, err := x.take(ctx, s, how{force: true}, &failed); done {
@@ -73,6 +73,11 @@ func (x *run) take(ctx context.Context, s *route.Step, h how, failed *[]failure)
 	x.skip(s, "failed", e)
 	if e.Kind == llm.TooLong {
 		x.window = max(x.window, x.Pools[s.Pool].ContextWindow(), 1)
+		for i := range *failed { // those passed over before have no room either, whatever they were out for
+			if f := &(*failed)[i]; f.reason != "" && x.small(f.step) {
+				*f = x.tooSmall(f.step)
+			}
+		}
 	}
 	if x.generations >= x.Generations {
 		return true, x.final(*failed)
@@ -82,12 +87,11 @@ func (x *run) take(ctx context.Context, s *route.Step, h how, failed *[]failure)
 
 // passed reports a step that is not to be called now, and records it.
 func (x *run) passed(s *route.Step) (failure, bool) {
-	p := x.Pools[s.Pool]
 	if x.small(s) {
 		x.skip(s, "window", nil)
-		return failure{s, llm.Errorf(llm.TooLong, "its window of %d tokens is too small", p.ContextWindow()), "window", 0}, true
+		return x.tooSmall(s), true
 	}
-	o, out := p.Outage(s.Sent, time.Now())
+	o, out := x.Pools[s.Pool].Outage(s.Sent, time.Now())
 	if !out {
 		return failure{}, false
 	}
@@ -101,16 +105,20 @@ func (x *run) small(s *route.Step) bool {
 	return x.window > 0 && w > 0 && w <= x.window
 }
 
+func (x *run) tooSmall(s *route.Step) failure {
+	return failure{s, llm.Errorf(llm.TooLong, "its window of %d tokens is too small", x.Pools[s.Pool].ContextWindow()), "window", 0}
+}
+
 // last returns which step is tried although live traffic has taken it out, -1 for none: the one that rests the shortest,
 // where no step was called at all. One that was called and whose window is too small is no step for this prompt.
-func (x *run) last(failed []failure) int {
+func last(failed []failure) int {
 	best := -1
 	for i := range failed {
 		f := &failed[i]
 		if f.reason == "" && f.err.Kind != llm.TooLong {
 			return -1
 		}
-		if f.reason == pool.OutTraffic && !x.small(f.step) && (best < 0 || f.ends < failed[best].ends) {
+		if f.reason == pool.OutTraffic && (best < 0 || f.ends < failed[best].ends) {
 			best = i
 		}
 	}
@@ -134,7 +142,7 @@ func (x *run) final(failed []failure) error {
 				long = e
 			}
 		default:
-			larger = larger || failed[i].reason != "" && !x.small(failed[i].step)
+			larger = larger || failed[i].reason != ""
 			if first == nil && failed[i].reason == "" {
 				first = e
 			}
