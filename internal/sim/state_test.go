@@ -229,6 +229,9 @@ func TestControlPaths(t *testing.T) {
 		t.Errorf("script: %d %s", code, body)
 	}
 	rawAsk(t, s, "/v1/chat/completions", askWhole)
+	if err := s.WaitEnded(t.Context(), 1); err != nil { // the client has its answer a moment before
+		t.Fatal(err)
+	}
 	_, body := ctl("GET", "/_sim/attempts?model=m", "")
 	if dig(t, body, "attempts", 0, "body") != askWhole || dig(t, body, "attempts", 0, "end") != "completed" || dig(t, body, "active") != 0.0 {
 		t.Errorf("attempts: %s", body)
