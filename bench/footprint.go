@@ -10,6 +10,8 @@ import (
 const (
 	growthWarm     = 20_000  // requests until pools, caches and rings are full
 	growthRequests = 100_000 // requests after which memory must be as before
+	growthReadings = 7       // on each side
+	growthBetween  = 2_000   // requests from one reading to the next
 	growthNoise    = 2.0     // MiB by which a Go heap differs from one look to the next
 	mib            = 1024.0  // KiB
 )
@@ -89,25 +91,43 @@ func (b *bench) firstAnswer(ctx context.Context, subject string, round int) erro
 }
 
 // growth compares the resident set before and after many requests on a process
-// that is already warm.
+// that is already warm. One reading swings by some MiB with where the garbage
+// collector stands, so each side is the median of several.
 func (b *bench) growth(ctx context.Context, subject string, p *process) error {
 	var kib [2]float64
 	for i, n := range []int{growthWarm, growthRequests} {
-		r, err := b.load(ctx, p, plan{model: modelPlain, body: bodySmall, connections: 64, requests: n})
-		if err != nil {
+		if err := b.some(ctx, p, n); err != nil {
 			return err
 		}
-		if r.bad() > 0 {
-			return fmt.Errorf("%d of %d requests failed: %s", r.bad(), n, r.FirstError)
+		var readings []float64
+		for range growthReadings {
+			if err := b.some(ctx, p, growthBetween); err != nil {
+				return err
+			}
+			if err := settle(ctx, time.Second); err != nil {
+				return err
+			}
+			now, err := residentKiB(p.pid())
+			if err != nil {
+				return err
+			}
+			readings = append(readings, now)
 		}
-		if err := settle(ctx, 2*time.Second); err != nil {
-			return err
-		}
-		if kib[i], err = residentKiB(p.pid()); err != nil {
-			return err
-		}
+		kib[i] = median(readings)
 	}
 	b.book.sample(caseGrowth, subject, (kib[1]-kib[0])/mib)
 	fmt.Fprintf(b.log, "growth   %-15s %.1f MiB after %d requests, %.1f MiB after %d more\n", subject, kib[0]/mib, growthWarm, kib[1]/mib, growthRequests)
+	return nil
+}
+
+// some sends n small requests, all of which must succeed.
+func (b *bench) some(ctx context.Context, p *process, n int) error {
+	r, err := b.load(ctx, p, plan{model: modelPlain, body: bodySmall, connections: 64, requests: n})
+	if err != nil {
+		return err
+	}
+	if r.bad() > 0 {
+		return fmt.Errorf("%d of %d requests failed: %s", r.bad(), n, r.FirstError)
+	}
 	return nil
 }

@@ -146,7 +146,7 @@ type asked struct {
 // I1 to I12 over a random mix: a fifth of all attempts go wrong in one of some seventy ways, over routes of one to three
 // steps, with clients that stream or not, read slowly, leave, or ask for what they may not have.
 func TestRandomMixKeepsTheInvariants(t *testing.T) {
-	runs, n := 4, 500
+	runs, n := 10, 1000
 	if long() {
 		runs, n = 50, 2000
 	}
