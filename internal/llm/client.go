@@ -28,6 +28,8 @@ type Client interface {
 	Send(p []byte) error
 	// Last sends the end of a stream.
 	Last(p []byte) error
+	// Pass begins an answer that goes on as it is, with Send: its Content-Type, and its length, negative where unknown.
+	Pass(kind string, length int64)
 	// Answer sends a whole answer.
 	Answer(body []byte) error
 }

@@ -113,6 +113,7 @@ type Error struct {
 	RetryAfter time.Duration // 0: none known
 	Prompt     int           // too_long: tokens of the prompt, 0 when unknown
 	Window     int           // too_long: tokens that there is room for, 0 when unknown
+	ID         string        // of the request, for dialects whose errors name it
 	Final      bool          // clients are told not to retry although the kind would allow it
 	Sent       bool          // the upstream may have worked on it: counts as a generation
 	Err        error

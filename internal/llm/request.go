@@ -15,9 +15,12 @@ const (
 	Completions
 	Embeddings
 	Rerank
+	Count  // the tokens of a prompt, without an answer
+	Audio  // speech, transcriptions, translations
+	Images // generations, edits, variations
 )
 
-var opNames = [...]string{Chat: "chat", Completions: "completions", Embeddings: "embeddings", Rerank: "rerank"}
+var opNames = [...]string{Chat: "chat", Completions: "completions", Embeddings: "embeddings", Rerank: "rerank", Count: "count", Audio: "audio", Images: "images"}
 
 // String returns the operation's name as events write it.
 func (o Op) String() string {
@@ -28,7 +31,7 @@ func (o Op) String() string {
 }
 
 // Generates reports whether the operation makes text that can stream. The others are answered whole, and fall back
-// only to the same model: vectors of two models cannot be compared.
+// only to the same model: vectors of two models cannot be compared, and a transcription by another model is another text.
 func (o Op) Generates() bool { return o == Chat || o == Completions }
 
 // Member is one member of the request's outermost object, by its places in the body.
@@ -69,9 +72,33 @@ type Request struct {
 	Nulls        []Span // values of "content": null in messages
 	NullMembers  []Span // the same with their names and one comma, in the order of Nulls
 	Developer    bool   // a message has the role developer
+	Calls        bool   // the history has calls of tools or their results
+
+	Speaks Dialect  // the client's API, for an answer of another; nil where it has only one
+	Up     []Header // of the client, that go on to a backend of the same dialect
+	Query  string   // likewise
+	Path   string   // of an operation that passes, which has several
+	Form   *Form    // the body, where it is multipart; nil: Body
+	Repair *Repair  // of the history, once it was looked at
+	Broken Breaker  // of the stream under way, for dialects whose last event depends on those before it
 
 	free  func([]byte)
 	inUse bool // a connection may still read Body
+}
+
+// Header is one header line.
+type Header struct{ Name, Value string }
+
+// Breaker ends a stream that has begun with the one event that says that it broke.
+type Breaker interface {
+	AppendBroken(dst []byte, e *Error) []byte
+}
+
+// Repair is what had to be mended in a history before a server is shown it: calls without names, arguments that are no
+// JSON, results that belong to no call. A server that answers 500 to one of them would do so for ever.
+type Repair struct {
+	Edits []Edit   // of the body
+	Notes []string // one for each, for an event
 }
 
 // Recycles says what takes the body's memory when Release is called.

@@ -156,11 +156,15 @@ func TestBodyIsRecycledOnceAndOnlyWhenUnread(t *testing.T) {
 }
 
 func TestOperations(t *testing.T) {
-	got := map[string]bool{}
-	for op := Op(0); op < 7; op++ {
-		got[op.String()] = op.Generates()
+	type how struct{ Generates, Passes bool }
+	got := map[string]how{}
+	for op := Op(0); op < 10; op++ {
+		got[op.String()] = how{op.Generates(), op.Passes()}
 	}
-	want := map[string]bool{"": false, "chat": true, "completions": true, "embeddings": false, "rerank": false}
+	want := map[string]how{
+		"": {}, "chat": {Generates: true}, "completions": {Generates: true}, "embeddings": {}, "rerank": {}, "count": {},
+		"audio": {Passes: true}, "images": {Passes: true},
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

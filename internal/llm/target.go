@@ -12,6 +12,9 @@ type Target struct {
 	Developer   string // keep, system
 	MaxTokens   string // keep, max_tokens, max_completion_tokens
 	Base64      string // keep, float
+	Reasoning   string // the member of a message that takes thinking of the history: reasoning_content, reasoning; empty: none
+	SystemTurns string // keep; user: system turns behind the start become the user's words, for templates that refuse them
+	Attribution bool   // the changing line at the head of some clients' system prompt is left out
 	Sampling    []Sampling
 }
 
@@ -24,12 +27,14 @@ type Sampling struct {
 }
 
 // Usage counts the tokens of one answer. A negative number is unknown.
+// In is the whole prompt: what was read from a cache (Cached) and what was written to one (Written) are parts of it, as
+// Reasoning is a part of Out.
 type Usage struct {
-	In, Out, Cached, Reasoning int64
+	In, Out, Cached, Reasoning, Written int64
 }
 
 // NoUsage is the usage of an answer that said nothing.
-var NoUsage = Usage{-1, -1, -1, -1}
+var NoUsage = Usage{-1, -1, -1, -1, -1}
 
 // Stream follows one upstream answer and turns it into the client's. It is used by one goroutine and owns the buffer
 // that the answer is read into.

@@ -35,6 +35,7 @@ type gathered struct {
 	logprobs fields
 	extra    fields
 	calls    []*call
+	numbers  numbering // of the calls
 }
 
 type named struct {
@@ -409,8 +410,8 @@ func (g *gathered) reply(dst []byte) []byte {
 	dst = g.message.members(append(dst, '{'))
 	if len(g.calls) > 0 {
 		dst = append(dst, `"tool_calls":[`...)
-		for _, c := range g.calls {
-			dst = append(c.append(dst), ',')
+		for i, c := range g.calls {
+			dst = append(c.append(dst, g.numbers[i].id), ',')
 		}
 		dst = append(closing(dst, ']'), ',')
 	}

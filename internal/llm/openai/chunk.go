@@ -29,6 +29,7 @@ type chunk struct {
 type choice struct {
 	at, index, delta, finish, logprobs llm.Span
 	text                               llm.Span // completions
+	calls                              llm.Span // deltas of tool calls
 	extra                              bool     // a member that is none of these
 	n                                  int64    // its number: the index, or its place in the list where the server gave none
 }
@@ -180,6 +181,9 @@ func (w *walker) deltaMember(name []byte) error {
 			return err
 		}
 	}
+	if string(name) == "tool_calls" && w.data[at.From] == '[' {
+		w.choice.calls = at
+	}
 	w.piece(name, at)
 	return nil
 }
@@ -223,7 +227,7 @@ func usageOf(raw []byte) llm.Usage {
 				u.In = count(v)
 			}
 		case "prompt_tokens_details":
-			u.Cached = member(v, "cached_tokens")
+			u.Cached, u.Written = member(v, "cached_tokens"), member(v, "cache_write_tokens")
 		case "completion_tokens_details":
 			u.Reasoning = member(v, "reasoning_tokens")
 		}

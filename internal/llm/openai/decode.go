@@ -39,6 +39,9 @@ func (Dialect) Decode(op llm.Op, body []byte, maxDepth int) (*llm.Request, error
 		return nil, err
 	}
 	r := d.r
+	if op == llm.Chat {
+		r.Speaks = Dialect{}
+	}
 	r.Shape.Stream = r.Stream
 	r.Shape.TokensEst = d.text/4 + r.Shape.Messages*4 + r.Shape.Images*800
 	return r, nil
@@ -274,12 +277,16 @@ func (d *decoder) message(i int) error {
 				return invalid(fmt.Sprintf("messages[%d].role", i), "role must be a string")
 			}
 			d.r.Developer = d.r.Developer || string(v) == `"developer"`
+			d.r.Calls = d.r.Calls || string(v) == `"tool"` || string(v) == `"function"`
 		case "content":
 			if string(v) == "null" {
 				d.null(from, at)
 			} else {
 				d.text += len(v) - 2
 			}
+		case "tool_calls", "function_call":
+			d.r.Calls = d.r.Calls || !isNull(v)
+			d.text += len(v)
 		default:
 			d.text += len(v)
 		}

@@ -8,7 +8,7 @@ import (
 	"weir/internal/llm"
 )
 
-// Path returns the path of an operation under a base URL without /v1.
+// Path returns the path of an operation under a base URL without /v1, empty for one that the API does not have.
 func (Dialect) Path(op llm.Op) string {
 	switch op {
 	case llm.Chat:
@@ -17,9 +17,10 @@ func (Dialect) Path(op llm.Op) string {
 		return "/v1/completions"
 	case llm.Embeddings:
 		return "/v1/embeddings"
-	default:
+	case llm.Rerank:
 		return "/v1/rerank"
 	}
+	return ""
 }
 
 // Edits returns the changes that make r's body what t wants. All else is kept byte for byte.
@@ -37,6 +38,9 @@ func (Dialect) Edits(r *llm.Request, t *llm.Target) (*llm.Edits, error) {
 			e.Set(r, "return_progress", rawTrue)
 		}
 		sample(e, r, t)
+		if r.Op == llm.Chat && r.Calls {
+			repair(e, r)
+		}
 		if err := history(e, r, t); err != nil {
 			return nil, err
 		}
@@ -161,9 +165,17 @@ func history(e *llm.Edits, r *llm.Request, t *llm.Target) error {
 		}
 		merged = mergeLeading(e, list)
 	}
+	var mended []llm.Edit
+	if r.Repair != nil {
+		mended = r.Repair.Edits
+	}
 	for i, at := range r.Nulls {
+		for len(mended) > 0 && mended[0].At.To <= at.From {
+			mended = mended[1:]
+		}
 		switch {
 		case at.From < merged:
+		case len(mended) > 0 && mended[0].At.From <= at.From: // the whole message was replaced
 		case t.NullContent == "empty":
 			e.Replace(at, []byte(`""`))
 		case t.NullContent == "omit":

@@ -16,6 +16,9 @@ func (Dialect) AppendError(dst []byte, e *llm.Error) []byte {
 	return append(dst, "}}"...)
 }
 
+// Status returns the HTTP status that a client of the API gets for e.
+func (Dialect) Status(e *llm.Error) int { return e.HTTPStatus() }
+
 // AppendStreamError appends e as the last event of a stream that has begun. No end mark follows it.
 func (d Dialect) AppendStreamError(dst []byte, e *llm.Error) []byte {
 	dst = append(dst, "data: "...)
@@ -32,6 +35,9 @@ func errorType(e *llm.Error) string {
 	case llm.Unauthorized:
 		return "authentication_error"
 	case llm.Busy, llm.Limited:
+		if e.Upstream >= 500 { // a server that is full, and not a rate of ours that was reached (C065)
+			return "overloaded_error"
+		}
 		return "rate_limit_error"
 	case llm.Slow, llm.Stalled:
 		return "timeout_error"

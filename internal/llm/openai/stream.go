@@ -160,6 +160,7 @@ type passing struct {
 	run     llm.Span
 	id      []byte // raw, of the first chunk that had one
 	created []byte
+	calls   []passedCalls
 }
 
 // Feed takes the n bytes read.
@@ -274,6 +275,9 @@ func (p *passing) event(f *llm.Frame) error {
 func (p *passing) once(c *choice) error {
 	if !c.finish.IsZero() && p.finished&(1<<(c.n&63)) != 0 {
 		p.walker.edits = append(p.walker.edits, llm.Edit{At: c.finish, With: []byte("null")})
+	}
+	if !c.calls.IsZero() {
+		p.renumber(c)
 	}
 	p.choice(c)
 	return nil

@@ -27,7 +27,7 @@ func TestWhole(t *testing.T) {
 		refusal string
 		served  string
 	}{
-		{name: "a good answer keeps every byte", op: llm.Chat, in: good, usage: llm.Usage{In: 3, Out: 1, Cached: -1, Reasoning: -1}, served: "up"},
+		{name: "a good answer keeps every byte", op: llm.Chat, in: good, usage: llm.Usage{In: 3, Out: 1, Cached: -1, Reasoning: -1, Written: -1}, served: "up"},
 		{name: "C165 what is missing is added", op: llm.Chat, in: `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"},{"index":null,"message":{}}]}`,
 			out: `{"id":"chatcmpl-*","object":"chat.completion","created":946684800,"model":"shown","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"},{"index":1,"message":{}}]}`, usage: llm.NoUsage},
 		{name: "C165 what says nothing is replaced", op: llm.Chat, in: "\n" + `{"id":"","object":"","created":0,"model":null,"choices":[{"index":0}]}`,
@@ -37,12 +37,12 @@ func TestWhole(t *testing.T) {
 		{name: "a legacy completion", op: llm.Completions, ask: `{"model":"m","prompt":"a"}`, in: `{"choices":[{"text":"a","logprobs":{"tokens":["a"]}}]}`,
 			out: `{"id":"cmpl-*","object":"text_completion","created":946684800,"model":"shown","choices":[{"index":0,"text":"a","logprobs":{"tokens":["a"]}}]}`, usage: llm.NoUsage},
 		{name: "rerank goes on as it is", op: llm.Rerank, ask: `{"model":"m","query":"q","documents":["d"]}`, in: `{"model":"up","usage":{"total_tokens":9},"results":[{"index":0,"relevance_score":0.10}]}`,
-			usage: llm.Usage{In: 9, Out: -1, Cached: -1, Reasoning: -1}, served: "up"},
+			usage: llm.Usage{In: 9, Out: -1, Cached: -1, Reasoning: -1, Written: -1}, served: "up"},
 		{name: "embeddings of numbers for who asked for none", op: llm.Embeddings, ask: `{"model":"m","input":"a"}`, in: `{"data":[{"embedding":[0.10,1e-3]}],"model":"up"}`, encode: true, usage: llm.NoUsage, served: "up"},
 		{name: "C154 numbers become base64 for who asked for it", op: llm.Embeddings, ask: `{"model":"m","input":"a","encoding_format":"base64"}`, encode: true,
 			in:    `{"object":"list","data":[{"index":0,"embedding":[1.5, -2,0.1,1e39]},{"embedding":[],"index":1},{"embedding":"AAA="},7],"model":"up","usage":{"prompt_tokens":5,"total_tokens":5}}`,
 			out:   `{"object":"list","data":[{"index":0,"embedding":"` + vector(1.5, -2, 0.1, math.Inf(1)) + `"},{"embedding":"","index":1},{"embedding":"AAA="},7],"model":"up","usage":{"prompt_tokens":5,"total_tokens":5}}`,
-			usage: llm.Usage{In: 5, Out: -1, Cached: -1, Reasoning: -1}, served: "up"},
+			usage: llm.Usage{In: 5, Out: -1, Cached: -1, Reasoning: -1, Written: -1}, served: "up"},
 		{name: "a path and base64", op: llm.Embeddings, ask: `{"model":"m","input":"a","encoding_format":"base64"}`, encode: true, in: `{"model":"/m/x.gguf","data":[{"embedding":[0]}]}`,
 			out: `{"model":"shown","data":[{"embedding":"AAAAAA=="}]}`, usage: llm.NoUsage, served: "/m/x.gguf"},
 		{name: "a path of embeddings is not shown", op: llm.Embeddings, ask: `{"model":"m","input":"a"}`, in: `{"model":"C:\\m\\x.gguf","data":[]}`, out: `{"model":"shown","data":[]}`, usage: llm.NoUsage, served: `C:\m\x.gguf`},

@@ -1,0 +1,6 @@
+//go:build !race
+
+package tokens
+
+// race says that the race detector slows everything down.
+const race = false
