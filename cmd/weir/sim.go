@@ -22,8 +22,9 @@ type Sim struct {
 
 // Help shows how it is used.
 func (Sim) Help() string {
-	return `It answers like a model server that fails on command, and records every attempt: GET /_sim/attempts shows them, POST /_sim/script
-replaces the script, POST /_sim/reset forgets. A single request can ask for a behaviour in its X-Sim header.
+	return `It answers like a model server that fails on command, in Chat Completions, Responses and Messages, and records every attempt:
+GET /_sim/attempts shows them, POST /_sim/script replaces the script, POST /_sim/reset forgets. A single request can ask for a behaviour
+in its X-Sim header.
 
 Example:
   weir sim --listen 127.0.0.1:9001 --script faults.json`

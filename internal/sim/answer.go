@@ -2,11 +2,11 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"iter"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -15,23 +15,27 @@ import (
 func (s *Server) answer(r *http.Request, a *Attempt, q *request, b *Behaviour) answer {
 	script, since := s.current()
 	flavour, age := script.flavour(), time.Since(since)
+	v := s.voice(a)
 	if age < script.Loading || age < b.Loading {
-		return s.failure(loading(flavour))
+		return failure(v, loading(flavour))
 	}
 	open := r.URL.Path == "/health" || r.URL.Path == "/v1/health" || r.URL.Path == "/"
 	if !open && !s.authorized(r, script.Key) {
-		return s.failure(scripted(http.StatusUnauthorized))
+		return failure(v, scripted(http.StatusUnauthorized))
+	}
+	if a.API != "" && !script.serves(a.API) {
+		return s.unknown(r, v)
 	}
 	if ans, ok := s.instead(a, q, b); ok {
 		return ans
 	}
-	if !a.Call() {
-		return s.state(r, &script)
+	if a.API == "" {
+		return s.state(r, &script, v)
 	}
 	if f, bad := refuse(&script, q, b); bad {
-		return s.failure(f)
+		return failure(v, f)
 	}
-	if ans, over := s.overflow(&script, q, b); over {
+	if ans, over := s.overflow(a, &script, q, b); over {
 		return ans
 	}
 	c := newCall(&script, a, q, b)
@@ -51,7 +55,7 @@ func (s *Server) answer(r *http.Request, a *Attempt, q *request, b *Behaviour) a
 
 // instead returns the answer that a behaviour gives whatever was asked.
 func (s *Server) instead(a *Attempt, q *request, b *Behaviour) (answer, bool) {
-	status := b.Status
+	v, status := s.voice(a), b.Status
 	if status == 0 {
 		status = http.StatusOK
 	}
@@ -72,22 +76,19 @@ func (s *Server) instead(a *Attempt, q *request, b *Behaviour) (answer, bool) {
 	case b.Body != "":
 		return literal(status, a, q, b), true
 	case b.StreamError != nil && !q.Stream && a.Call():
-		f := overloaded()
-		if b.StreamError.Error != nil {
-			return jsonAnswer(status, encode(object{{"error", b.StreamError.Error}})), true
-		}
-		return jsonAnswer(status, f.event(s.flavour())), true
+		script, _ := s.current()
+		return newCall(&script, a, q, b).failedWhole(status), true
 	case b.Error != nil:
 		if b.Status == 0 {
 			status = http.StatusInternalServerError
 		}
-		return jsonAnswer(status, encode(object{{"error", b.Error}})), true
+		return jsonAnswer(status, v.wrap(b.Error)), true
 	case status >= 300:
-		return s.failure(scripted(status)), true
+		return failure(v, scripted(status)), true
 	case b.Gzip == "bomb":
-		return bomb(), true
+		return bomb(a.API), true
 	case b.LineBytes > 0:
-		return longLine(b.LineBytes), true
+		return longLine(a.API, b.LineBytes), true
 	}
 	return answer{}, false
 }
@@ -138,22 +139,29 @@ func jsonAnswer(status int, body []byte) answer {
 	}
 }
 
-// block is what a long line is made of.
-const block = 64 << 10
+// fillerBytes is the size of the pieces that a long line is made of.
+const fillerBytes = 64 << 10
 
-// longLine is a stream of one data line of n bytes that never ends.
-func longLine(n int64) answer {
-	return answer{status: http.StatusOK, header: streamHeader(), stream: true, early: true,
-		pieces: lineOf(n)}
+// heads holds how an event with content begins: where an API is not named, Chat's.
+var heads = map[API]string{
+	"":        `data: {"choices":[{"index":0,"finish_reason":null,"delta":{"content":"`,
+	Messages:  "event: content_block_delta\n" + `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`,
+	Responses: "event: response.output_text.delta\n" + `data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"`,
 }
 
-func lineOf(n int64) iter.Seq[piece] {
+// longLine is a stream of one data line of n bytes that never ends.
+func longLine(api API, n int64) answer {
+	return answer{status: http.StatusOK, header: streamHeader(), stream: true, early: true,
+		pieces: lineOf(cmp.Or(heads[api], heads[""]), n)}
+}
+
+func lineOf(start string, n int64) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
-		head := []byte(`data: {"choices":[{"index":0,"finish_reason":null,"delta":{"content":"`)
-		filler := bytes.Repeat([]byte("x"), block)
+		head := []byte(start)
+		filler := bytes.Repeat([]byte("x"), fillerBytes)
 		ok := yield(piece{data: head, content: true})
-		for left := n; ok && left > 0; left -= block {
-			ok = yield(piece{data: filler[:min(left, block)]})
+		for left := n; ok && left > 0; left -= fillerBytes {
+			ok = yield(piece{data: filler[:min(left, fillerBytes)]})
 		}
 	}
 }
@@ -199,17 +207,17 @@ func fillOne(payload []byte, kind string, a *Attempt, q *request) []byte {
 }
 
 // overflow answers a prompt that is longer than the context.
-func (s *Server) overflow(script *Script, q *request, b *Behaviour) (answer, bool) {
+func (s *Server) overflow(a *Attempt, script *Script, q *request, b *Behaviour) (answer, bool) {
 	limit := b.Context
 	if limit == 0 {
 		limit = script.Context
 	}
 	n := q.promptTokens()
-	flavour := script.flavour()
-	if limit == 0 || n <= limit || flavour == Ollama {
+	flavour, v := script.flavour(), s.voice(a)
+	if limit == 0 || n <= limit || flavour == Ollama || !a.Call() {
 		return answer{}, false
 	}
-	f := tooLong(flavour, n, limit)
+	f := tooLong(v, n, limit)
 	status := b.ContextStatus
 	if status == 0 {
 		status = f.status
@@ -221,116 +229,18 @@ func (s *Server) overflow(script *Script, q *request, b *Behaviour) (answer, boo
 		if status >= 500 {
 			f.status = status
 		}
-		return s.failure(f), true
+		return failure(v, f), true
 	}
 	if q.Stream {
-		return streamAnswer(b, func(yield func(event) bool) {
-			_ = yield(event{payload: f.event(flavour)}) && yield(event{payload: []byte("[DONE]")})
+		return newCall(script, a, q, b).streamed(func(yield func(event) bool) {
+			e := event{payload: v.wrap(f.inner(v))}
+			if v.anthropic() || v.api == Messages {
+				e.name = "error"
+			}
+			if yield(e) && v.api != Messages && v.api != Responses {
+				yield(event{payload: []byte("[DONE]")})
+			}
 		}), true
 	}
-	return jsonAnswer(http.StatusOK, f.event(flavour)), true
-}
-
-// refuse finds what of a request the server does not take.
-func refuse(script *Script, q *request, b *Behaviour) (fault, bool) {
-	if q.badJSON != nil {
-		f := badRequest("simulated: the body is not a valid request: " + q.badJSON.Error())
-		if script.flavour() == LlamaCPP {
-			f.status = http.StatusInternalServerError // as llama-server does
-		}
-		return f, true
-	}
-	if script.Strict && !known(script, q.Model) {
-		f := scripted(http.StatusNotFound)
-		f.message = fmt.Sprintf("simulated: the model %q does not exist", q.Model)
-		return f, true
-	}
-	if f, bad := missing(q); bad {
-		return f, true
-	}
-	if script.flavour() == LlamaCPP && strings.HasPrefix(q.path, "/chat") {
-		if f, bad := llamaFault(q); bad {
-			return f, true
-		}
-	}
-	for _, what := range b.Refuse {
-		if refused(what, q) {
-			f := badRequest("simulated: " + what + " is not supported by this server")
-			f.code, f.param = "unsupported_parameter", what
-			return f, true
-		}
-	}
-	return fault{}, false
-}
-
-func known(script *Script, model string) bool {
-	for _, m := range script.models() {
-		if m == model {
-			return true
-		}
-	}
-	_, scripted := script.On[model]
-	return scripted
-}
-
-// missing finds a required member that is not there.
-func missing(q *request) (fault, bool) {
-	need := map[string]string{"/chat/completions": "messages", "/completions": "prompt", "/embeddings": "input", "/rerank": "documents"}
-	name := need[q.path]
-	if q.has[name] != nil {
-		return fault{}, false
-	}
-	f := badRequest(fmt.Sprintf("'%s' is required", name))
-	f.param = name
-	return f, true
-}
-
-// llamaFault finds what llama-server refuses, mostly as a server's fault (500).
-func llamaFault(q *request) (fault, bool) {
-	broken := fault{status: http.StatusInternalServerError}
-	for _, m := range q.Messages {
-		for _, p := range m.parts() {
-			switch p.Type {
-			case "text":
-			case "image_url":
-				broken.message = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
-				return broken, true
-			default:
-				return badRequest("unsupported content[].type"), true
-			}
-		}
-		for _, c := range m.ToolCalls {
-			if !json.Valid([]byte(c.Function.Arguments)) {
-				broken.message = "Failed to parse tool call arguments as JSON: " + c.Function.Arguments
-				return broken, true
-			}
-		}
-	}
-	for _, t := range q.Tools {
-		if t.Type != "function" {
-			broken.message = "Failed to parse tools: Unsupported tool type: " + t.Type
-			return broken, true
-		}
-	}
-	return fault{}, false
-}
-
-// refused reports whether a request uses the feature.
-func refused(what string, q *request) bool {
-	switch what {
-	case "stream":
-		return q.Stream
-	case "n":
-		return q.N > 1
-	case "base64":
-		return q.encoding() == "base64"
-	case "null_content":
-		return slices.ContainsFunc(q.Messages, func(m message) bool { return string(m.Content) == "null" })
-	case "absent_content":
-		return slices.ContainsFunc(q.Messages, func(m message) bool { return m.Content == nil })
-	case "developer":
-		return slices.ContainsFunc(q.Messages, func(m message) bool { return m.Role == "developer" })
-	}
-	_, ok := q.has[what]
-	return ok
+	return jsonAnswer(http.StatusOK, v.wrap(f.inner(v))), true
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -31,6 +30,7 @@ type Attempt struct {
 	Method string `json:"method"`
 	Path   string `json:"path"`
 	Query  string `json:"query,omitempty"`
+	API    API    `json:"api,omitempty"`   // "" for what reads the state of the server
 	Model  string `json:"model,omitempty"` // as asked
 	Stream bool   `json:"stream"`
 
@@ -53,9 +53,9 @@ type Attempt struct {
 	working bool // counted in byModel
 }
 
-// Call reports whether the attempt asked for work (chat, completion, embedding, rerank)
-// and not for the state of the server.
-func (a *Attempt) Call() bool { return isCall(a.Method, a.Path) }
+// Call reports whether the attempt asked for work (a conversation, completion, embedding
+// or rerank) and not for the state of the server or a count of tokens.
+func (a *Attempt) Call() bool { return a.API.work() }
 
 // MarshalJSON adds the body as text.
 func (a Attempt) MarshalJSON() ([]byte, error) {
@@ -65,12 +65,6 @@ func (a Attempt) MarshalJSON() ([]byte, error) {
 		Body string `json:"body"`
 	}{bare(a), string(a.Body)})
 }
-
-func isCall(method, path string) bool {
-	return method == http.MethodPost && callPaths[strings.TrimPrefix(path, "/v1")]
-}
-
-var callPaths = map[string]bool{"/chat/completions": true, "/completions": true, "/embeddings": true, "/rerank": true}
 
 // Attempts returns every attempt that is kept, in order of arrival, those that read the
 // state of the server (models, health) too.
@@ -176,7 +170,7 @@ type count struct{ active, peak int }
 // arrive records a new attempt.
 func (s *Server) arrive(r *http.Request) *Attempt {
 	a := &Attempt{
-		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
+		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, API: apiOf(r.Method, r.URL.Path),
 		Header: r.Header.Clone(), Arrived: time.Now(), End: Running,
 	}
 	a.Header.Set("Host", r.Host)

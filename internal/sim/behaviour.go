@@ -40,17 +40,20 @@ type Behaviour struct {
 	Empty          bool     `json:"empty,omitempty"`           // a proper answer without content
 	Endless        bool     `json:"endless,omitempty"`         // never stops
 	Reasoning      string   `json:"reasoning,omitempty"`       // reasoning before the content
-	ReasoningField string   `json:"reasoning_field,omitempty"` // reasoning, reasoning_content or both
+	ReasoningField string   `json:"reasoning_field,omitempty"` // reasoning, reasoning_content, both or redacted
 	Tool           string   `json:"tool,omitempty"`            // what to do with offered tools, see tools
 	Calls          []Call   `json:"calls,omitempty"`           // exactly these tool calls
+	Agent          bool     `json:"agent,omitempty"`           // calls one tool, then names its result
 	Finish         string   `json:"finish,omitempty"`          // finish_reason instead of the right one
 
 	// How the answer is labelled.
 
-	Model string   `json:"model,omitempty"` // the answer names this model
-	Usage string   `json:"usage,omitempty"` // see usages, or a literal JSON object
-	IDs   string   `json:"ids,omitempty"`   // change, none or empty
-	Omit  []string `json:"omit,omitempty"`  // members left out: object, created, choices, index, …
+	Model      string   `json:"model,omitempty"`       // the answer names this model
+	Usage      string   `json:"usage,omitempty"`       // see usages, or a literal JSON object
+	Cached     int      `json:"cached,omitempty"`      // tokens of the prompt that were in a cache
+	CacheWrite int      `json:"cache_write,omitempty"` // tokens of the prompt that went into one
+	IDs        string   `json:"ids,omitempty"`         // change, none or empty
+	Omit       []string `json:"omit,omitempty"`        // members left out: object, created, choices, index, …
 
 	// What the server does instead.
 
@@ -101,11 +104,12 @@ type SSE struct {
 	Comments  bool   `json:"comments,omitempty"`   // a comment before each event
 	Multiline bool   `json:"multiline,omitempty"`  // JSON spread over several data lines
 	NoSpace   bool   `json:"no_space,omitempty"`   // "data:{" without the space
+	NoEvent   bool   `json:"no_event,omitempty"`   // no "event:" lines, where the API has them
 	OpenEnd   bool   `json:"open_end,omitempty"`   // the last event without its blank line
-	NoFinish  bool   `json:"no_finish,omitempty"`  // no finish_reason
-	NoDone    bool   `json:"no_done,omitempty"`    // no [DONE]
+	NoFinish  bool   `json:"no_finish,omitempty"`  // no finish_reason, message_delta or response.completed
+	NoDone    bool   `json:"no_done,omitempty"`    // no [DONE], message_stop or response.completed
 	Twice     bool   `json:"twice,omitempty"`      // the terminal chunk and [DONE] twice
-	AfterDone bool   `json:"after_done,omitempty"` // a content chunk after [DONE]
+	AfterDone bool   `json:"after_done,omitempty"` // a content chunk after the end
 	OneBlob   bool   `json:"one_blob,omitempty"`   // the whole stream in one write
 }
 
@@ -119,9 +123,11 @@ type Insert struct {
 // StreamError ends a stream with an error event after so many content chunks; 0 makes
 // it the first event. Without Error it is an overload in the server's own shape.
 type StreamError struct {
-	After int             `json:"after"`
-	Error json.RawMessage `json:"error,omitempty"`
-	Done  bool            `json:"done,omitempty"` // [DONE] follows
+	After  int             `json:"after"`
+	Opened bool            `json:"opened,omitempty"` // with After 0: behind the role chunk, message_start or response.created
+	Error  json.RawMessage `json:"error,omitempty"`
+	Event  string          `json:"event,omitempty"` // on Responses: response.failed (the default) or error
+	Done   bool            `json:"done,omitempty"`  // the stream's end follows
 }
 
 // Cut ends an answer after so many bytes of the body, or content chunks. A place
@@ -164,10 +170,10 @@ func (b *Bytes) UnmarshalJSON(data []byte) error {
 // The words that fields of a Behaviour accept.
 var (
 	tools = []string{"call", "parallel", "wrong_name", "cut_args", "bad_args", "not_json", "narrate", "tags",
-		"index_zero", "no_index", "no_id", "null_id", "text_and_call", "never"}
+		"index_zero", "no_index", "no_id", "null_id", "text_and_call", "interleaved", "never"}
 	usages   = []string{"none", "always", "every", "partial", "negative", "huge", "no_choices"}
 	refusals = []string{"stream", "null_content", "absent_content", "developer", "base64", "encoding_format", "max_completion_tokens",
-		"max_tokens", "tools", "response_format", "n"}
+		"max_tokens", "tools", "response_format", "n", "empty_content", "late_system", "same_role", "tool_order", "bad_arguments"}
 	words = []struct {
 		field string
 		get   func(*Behaviour) []string
@@ -178,7 +184,8 @@ var (
 		{"gzip", func(b *Behaviour) []string { return []string{b.Gzip} }, []string{"ok", "cut", "bomb"}},
 		{"drop", func(b *Behaviour) []string { return []string{b.Drop} }, []string{"fin", "rst"}},
 		{"refuse", func(b *Behaviour) []string { return b.Refuse }, refusals},
-		{"reasoning_field", func(b *Behaviour) []string { return []string{b.ReasoningField} }, []string{"reasoning", "reasoning_content", "both"}},
+		{"reasoning_field", func(b *Behaviour) []string { return []string{b.ReasoningField} }, []string{"reasoning", "reasoning_content", "both", "redacted"}},
+		{"stream_error.event", func(b *Behaviour) []string { return []string{b.streamError().Event} }, []string{"error", "response.failed"}},
 		{"sse.line_end", func(b *Behaviour) []string { return []string{b.SSE.LineEnd} }, []string{"lf", "cr", "crlf", "mixed"}},
 		{"cut.of", func(b *Behaviour) []string { return []string{b.cut().Of} }, []string{"bytes", "chunks"}},
 		{"cut.how", func(b *Behaviour) []string { return []string{b.cut().How} }, []string{"fin", "rst", "end", "stall"}},
@@ -190,6 +197,13 @@ func (b *Behaviour) cut() Cut {
 		return Cut{}
 	}
 	return *b.Cut
+}
+
+func (b *Behaviour) streamError() StreamError {
+	if b.StreamError == nil {
+		return StreamError{}
+	}
+	return *b.StreamError
 }
 
 // Check returns every fault of b, joined, or nil.

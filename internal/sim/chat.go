@@ -17,7 +17,7 @@ func rawJSON(s string) json.RawMessage { return json.RawMessage(s) }
 // chat answers /chat/completions.
 func (c *call) chat() answer {
 	if c.q.Stream {
-		return streamAnswer(c.b, c.stream(c.chatEvents))
+		return c.streamed(c.stream(c.chatEvents))
 	}
 	choices := make([]any, c.q.n())
 	for i := range choices {
@@ -194,21 +194,7 @@ type chatStream struct {
 
 // speak streams the content; an endless one never returns but when the reader stops.
 func (s *chatStream) speak() bool {
-	if s.b.Endless {
-		if s.b.Gap == 0 {
-			s.b.Gap = endlessGap
-		}
-		for n := 0; ; n++ {
-			text := fmt.Sprintf("on and on (%d) ", n)
-			if n < len(s.call.content) {
-				text = s.call.content[n]
-			}
-			if !s.content(object{{"content", text}}, text) {
-				return false
-			}
-		}
-	}
-	for _, text := range s.call.content {
+	for text := range s.spoken() {
 		if !s.content(object{{"content", text}}, text) {
 			return false
 		}
@@ -218,8 +204,11 @@ func (s *chatStream) speak() bool {
 
 // callTools streams the tool calls: name first, then the arguments in pieces.
 func (s *chatStream) callTools() bool {
-	if s.b.Tool == "no_index" {
+	switch s.b.Tool {
+	case "no_index":
 		return s.callsWithoutIndex()
+	case "interleaved":
+		return s.callsInterleaved()
 	}
 	for i, t := range s.tools {
 		index := i
@@ -229,7 +218,7 @@ func (s *chatStream) callTools() bool {
 			}
 			continue
 		}
-		pieces := split(t.args, 0, 8)
+		pieces := split(t.args, 0, argumentBytes)
 		head := ""
 		if s.flavour == LlamaCPP && len(pieces) > 0 {
 			head, pieces = pieces[0], pieces[1:]
@@ -260,6 +249,21 @@ func (s *chatStream) callsWithoutIndex() bool {
 	first := s.tools[0]
 	rest := object{{"id", first.id}, {"function", object{{"arguments", first.args}}}}
 	return s.content(object{{"tool_calls", open}}, "") && s.content(object{{"tool_calls", []any{rest}}}, "")
+}
+
+// callsInterleaved opens all calls and then gives each a piece of its arguments in turn.
+func (s *chatStream) callsInterleaved() bool {
+	for i, t := range s.tools {
+		if !s.content(s.callDelta(i, t, "", true), "") {
+			return false
+		}
+	}
+	for i, p := range interleaved(s.tools) {
+		if !s.content(s.callDelta(i, s.tools[i], p, false), "") {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *chatStream) callDelta(index int, t toolCall, args string, first bool) object {
@@ -306,7 +310,7 @@ func (s *chatStream) chunks(wait time.Duration, delta object, finish any, token 
 		if s.flavour == LlamaCPP && finish != nil && !s.q.StreamOptions.IncludeUsage {
 			o = append(o, member{"timings", s.timings()})
 		}
-		if !s.send(event{wait: wait, payload: encode(o), content: content && n == 0, finish: finish != nil}) {
+		if !s.send(event{wait: wait, payload: encode(o), content: content && n == 0, finish: finish != nil, opening: !content && finish == nil}) {
 			return false
 		}
 		wait = 0
@@ -351,7 +355,7 @@ func (s *chatStream) progress(total time.Duration) time.Duration {
 		choice := object{{"finish_reason", nil}, {"index", 0}, {"delta", object{{"role", "assistant"}, {"content", nil}}}}
 		o := append(s.label(s.i, "chat.completion.chunk", []any{choice}), member{"prompt_progress", object{
 			{"total", s.prompt}, {"cache", 0}, {"processed", done}, {"time_ms", (total * time.Duration(i+1) / steps).Milliseconds()}}})
-		if !s.send(event{wait: total / steps, payload: encode(o)}) {
+		if !s.send(event{wait: total / steps, payload: encode(o), opening: true}) {
 			break
 		}
 	}

@@ -12,7 +12,7 @@ func (c *call) completion() answer {
 	c.id = "cmpl-" + c.a.Nonce
 	prompts := stringsOf(c.q.Prompt)
 	if c.q.Stream {
-		return streamAnswer(c.b, c.stream(func(yield func(event) bool) { c.completionEvents(prompts, yield) }))
+		return c.streamed(c.stream(func(yield func(event) bool) { c.completionEvents(prompts, yield) }))
 	}
 	var choices []any
 	for _, prompt := range prompts {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 )
@@ -31,28 +32,41 @@ var kinds = map[int][3]string{
 	529: {"overloaded_error", "unavailable_error", "OverloadedError"},
 }
 
+// anthropicKinds holds Anthropic's error types; another 4xx is as 400, another 5xx as 500.
+var anthropicKinds = map[int]string{
+	400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
+	413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 504: "timeout_error", 529: "overloaded_error",
+}
+
+// names returns the error types of a status, in the order of kinds.
+func (f fault) names() [3]string {
+	if names, ok := kinds[f.status]; ok {
+		return names
+	}
+	if f.status < 500 {
+		return kinds[400]
+	}
+	return [3]string{"server_error", "server_error", "InternalServerError"}
+}
+
 // inner returns the error member of the body.
-func (f fault) inner(flavour Flavour) object {
-	names, ok := kinds[f.status]
-	if !ok {
-		names = [3]string{"server_error", "server_error", "InternalServerError"}
-		if f.status < 500 {
-			names = kinds[400]
+func (f fault) inner(v voice) object {
+	names := f.names()
+	pick := func(name string) string { return cmp.Or(f.kind, name) }
+	if v.anthropic() {
+		base := 400
+		if f.status >= 500 {
+			base = 500
 		}
+		return object{{"type", pick(cmp.Or(anthropicKinds[f.status], anthropicKinds[base]))}, {"message", f.message}}
 	}
-	pick := func(i int) string {
-		if f.kind != "" {
-			return f.kind
-		}
-		return names[i]
-	}
-	switch flavour {
+	switch v.flavour {
 	case LlamaCPP:
-		return append(object{{"code", f.status}, {"message", f.message}, {"type", pick(1)}}, f.extra...)
+		return append(object{{"code", f.status}, {"message", f.message}, {"type", pick(names[1])}}, f.extra...)
 	case VLLM:
-		return object{{"message", f.message}, {"type", pick(2)}, {"param", f.param}, {"code", f.status}}
+		return object{{"message", f.message}, {"type", pick(names[2])}, {"param", f.param}, {"code", f.status}}
 	case SGLang:
-		return object{{"object", "error"}, {"message", f.message}, {"type", pick(2)}, {"param", f.param}, {"code", f.status}}
+		return object{{"object", "error"}, {"message", f.message}, {"type", pick(names[2])}, {"param", f.param}, {"code", f.status}}
 	case Ollama:
 		kind := "api_error"
 		switch f.status {
@@ -63,27 +77,23 @@ func (f fault) inner(flavour Flavour) object {
 		}
 		return object{{"message", f.message}, {"type", kind}, {"param", nil}, {"code", nil}}
 	}
-	return append(object{{"message", f.message}, {"type", pick(0)}, {"param", f.param}, {"code", f.code}}, f.extra...)
+	return append(object{{"message", f.message}, {"type", pick(names[0])}, {"param", f.param}, {"code", f.code}}, f.extra...)
 }
 
 // body returns the whole error body.
-func (f fault) body(flavour Flavour) []byte {
-	switch flavour {
-	case SGLang:
-		return encode(f.inner(flavour))
-	case LMStudio:
+func (f fault) body(v voice) []byte {
+	switch {
+	case v.anthropic():
+	case v.flavour == SGLang:
+		return encode(f.inner(v))
+	case v.flavour == LMStudio:
 		return encode(object{{"error", f.message}})
 	}
-	return f.event(flavour)
+	return v.wrap(f.inner(v))
 }
-
-// event returns the error as the payload of an event in a stream.
-func (f fault) event(flavour Flavour) []byte { return encode(object{{"error", f.inner(flavour)}}) }
 
 // failure is the answer that tells f.
-func (s *Server) failure(f fault) answer {
-	return jsonAnswer(f.status, f.body(s.flavour()))
-}
+func failure(v voice, f fault) answer { return jsonAnswer(f.status, f.body(v)) }
 
 func loading(flavour Flavour) fault {
 	f := fault{status: http.StatusServiceUnavailable, message: "Loading model"}
@@ -94,8 +104,12 @@ func loading(flavour Flavour) fault {
 	return f
 }
 
-func overloaded() fault {
-	return fault{status: http.StatusServiceUnavailable, message: "simulated: the engine is overloaded, please try again later", code: "overloaded"}
+func overloaded(v voice) fault {
+	f := scripted(http.StatusServiceUnavailable)
+	if v.anthropic() {
+		f.status = 529
+	}
+	return f
 }
 
 // scripted is the fault of a script's bare status.
@@ -116,14 +130,23 @@ func scripted(status int) fault {
 
 // tooLong is the fault of a prompt of n tokens that a context of limit does not hold, in
 // the words of the flavour. Ollama has none: it cuts the prompt in silence.
-func tooLong(flavour Flavour, n, limit int) fault {
+func tooLong(v voice, n, limit int) fault {
 	f := badRequest(fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. Please reduce the length of the messages.", limit, n))
 	f.code, f.param = "context_length_exceeded", "messages"
-	switch flavour {
+	if v.api == Responses {
+		f.param = "input"
+	}
+	switch v.flavour {
 	case LlamaCPP:
 		f.kind = "exceed_context_size_error"
 		f.message = fmt.Sprintf("request (%d tokens) exceeds the available context size (%d tokens), try increasing it", n, limit)
 		f.extra = object{{"n_prompt_tokens", n}, {"n_ctx", limit}}
+	case Anthropic:
+		f.message = fmt.Sprintf("prompt is too long: %d tokens > %d maximum", n, limit)
+	case OpenAI:
+		if v.anthropic() {
+			f.message = fmt.Sprintf("prompt is too long: %d tokens > %d maximum", n, limit)
+		}
 	case VLLM:
 		f.message = fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d tokens in the messages, Please reduce the length of the messages.", limit, n)
 		f.param = nil

@@ -36,7 +36,7 @@ func rawAsk(t *testing.T, s *Server, path, body string) heard {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: sim\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: sim\r\nAnthropic-Version: 2023-06-01\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 	r := bufio.NewReader(c)
 	var h heard
 	for {

@@ -8,27 +8,26 @@ import (
 )
 
 // state answers the paths that tell what a server is and how it fares.
-func (s *Server) state(r *http.Request, script *Script) answer {
-	flavour := script.flavour()
+func (s *Server) state(r *http.Request, script *Script, v voice) answer {
 	ans, ok := answer{}, false
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		if ans, ok = s.own(r.URL.Path, script); !ok {
+		if ans, ok = s.own(r, script, v); !ok {
 			ans, ok = shared(r.URL.Path, script)
 		}
 	}
 	if !ok {
-		ans = s.unknown(r, flavour)
+		ans = s.unknown(r, v)
 	}
-	if flavour == LlamaCPP {
+	if v.flavour == LlamaCPP {
 		ans.header.Set("Server", "llama.cpp")
 	}
 	return ans
 }
 
 // unknown answers a path that the server does not have.
-func (s *Server) unknown(r *http.Request, flavour Flavour) answer {
+func (s *Server) unknown(r *http.Request, v voice) answer {
 	f := fault{status: http.StatusNotFound, message: "simulated: no such path: " + r.Method + " " + r.URL.Path}
-	switch flavour {
+	switch v.flavour {
 	case LlamaCPP:
 		f.message = "File Not Found"
 	case LMStudio: // a real trap for whoever takes any 200 for a sign of health
@@ -36,7 +35,7 @@ func (s *Server) unknown(r *http.Request, flavour Flavour) answer {
 	case Ollama:
 		return textAnswer(http.StatusNotFound, "404 page not found")
 	}
-	return s.failure(f)
+	return failure(v, f)
 }
 
 func textAnswer(status int, text string) answer {
@@ -105,8 +104,15 @@ func window(script *Script) int {
 }
 
 // own answers the paths that only one flavour has.
-func (s *Server) own(path string, script *Script) (answer, bool) {
-	switch script.flavour() {
+func (s *Server) own(r *http.Request, script *Script, v voice) (answer, bool) {
+	path := r.URL.Path
+	switch v.flavour {
+	case Anthropic:
+		return anthropicState(r, script, v)
+	case OpenAI:
+		if r.Header.Get("Anthropic-Version") != "" && strings.HasPrefix(path, "/v1/models") {
+			return anthropicState(r, script, v)
+		}
 	case LlamaCPP:
 		return s.llamacpp(path, script)
 	case Ollama:

@@ -54,15 +54,21 @@ const bombSize = 64 << 20
 
 // bomb is a small gzip body that inflates to 64 MiB of JSON. It is one mebibyte,
 // compressed once and repeated, which costs the server nothing.
-func bomb() answer {
-	const head = `{"id":"chatcmpl-bomb","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"`
+func bomb(api API) answer {
+	head, tail := `{"id":"chatcmpl-bomb","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"`, `"}}]}`
+	switch api {
+	case Messages:
+		head, tail = `{"id":"msg_bomb","type":"message","role":"assistant","stop_reason":"end_turn","content":[{"type":"text","text":"`, `"}]}`
+	case Responses:
+		head, tail = `{"id":"resp_bomb","object":"response","status":"completed","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"`, `"}]}]}`
+	}
 	ans := answer{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}}
 	ans.pieces = func(yield func(piece) bool) {
 		ok := yield(piece{data: zipped([]byte(head)), content: true})
 		for charge, n := zipped(bytes.Repeat([]byte("x"), 1<<20)), 0; ok && n < bombSize; n += 1 << 20 {
 			ok = yield(piece{data: charge})
 		}
-		_ = ok && yield(piece{data: zipped([]byte(`"}}]}`)), over: true})
+		_ = ok && yield(piece{data: zipped([]byte(tail)), over: true})
 	}
 	return ans
 }

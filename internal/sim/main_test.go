@@ -50,6 +50,7 @@ func (w *world) post(t *testing.T, ctx context.Context, path, body string) (*htt
 		t.Fatal(err)
 	}
 	req.GetBody = nil
+	req.Header.Set("Anthropic-Version", "2023-06-01")
 	return w.client.Do(req)
 }
 
@@ -68,7 +69,20 @@ func (w *world) ask(t *testing.T, path, body string) (status int, got string, er
 // get reads a path of the server.
 func (w *world) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	resp, err := w.client.Get(w.URL() + path)
+	return w.getAs(t, path, false)
+}
+
+// getAs reads a path, as a client of Anthropic's when it is told so.
+func (w *world) getAs(t *testing.T, path string, anthropic bool) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", w.URL()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if anthropic {
+		req.Header.Set("Anthropic-Version", "2023-06-01")
+	}
+	resp, err := w.client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,10 @@ type answer struct {
 	status int
 	header http.Header
 	pieces iter.Seq[piece]
-	whole  bool // one piece, sent with a content-length
-	stream bool // comments may be sent while waiting
-	early  bool // headers go out before the first piece is due
+	whole  bool   // one piece, sent with a content-length
+	stream bool   // comments may be sent while waiting
+	ping   []byte // sent in place of a comment
+	early  bool   // headers go out before the first piece is due
 }
 
 // piece is a part of a body that is written and flushed at once.
@@ -52,6 +53,7 @@ type player struct {
 	chunks int
 	headed bool
 	pings  bool
+	ping   []byte
 	slot   chan struct{} // the slot it holds, or nil
 }
 
@@ -130,7 +132,10 @@ func (p *player) play(ans answer) error {
 			return err
 		}
 	}
-	p.pings = ans.stream && p.b.Ping > 0
+	p.pings, p.ping = ans.stream && p.b.Ping > 0, ans.ping
+	if p.ping == nil {
+		p.ping = []byte(": ping\n\n")
+	}
 	return p.body(ans)
 }
 
@@ -337,7 +342,7 @@ func (p *player) wait(d time.Duration) error {
 		if err := p.sendHead(); err != nil {
 			return err
 		}
-		if err := p.put([]byte(": ping\n\n")); err != nil {
+		if err := p.put(p.ping); err != nil {
 			return err
 		}
 	}

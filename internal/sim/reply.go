@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"iter"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -22,6 +24,7 @@ type call struct {
 	tools     []toolCall
 	finish    string
 	prompt    int // tokens
+	sequence  int // events so far, where the API counts them
 }
 
 type toolCall struct{ id, name, args string }
@@ -37,6 +40,10 @@ func newCall(script *Script, a *Attempt, q *request, b *Behaviour) *call {
 	case c.flavour == LlamaCPP && len(script.Models) > 0 && !known(script, q.Model):
 		c.model = script.Models[0] // a single-model server ignores the field
 	}
+	c.prompt = max(c.prompt, b.Cached+b.CacheWrite)
+	if b.Endless && b.Gap == 0 {
+		b.Gap = endlessGap
+	}
 	if c.flavour == Ollama && script.Context > 0 {
 		c.prompt = min(c.prompt, script.Context) // cut in silence
 	}
@@ -44,18 +51,27 @@ func newCall(script *Script, a *Attempt, q *request, b *Behaviour) *call {
 }
 
 func (c *call) answer() answer {
-	switch c.q.path {
-	case "/embeddings":
+	switch c.q.api {
+	case Embeddings:
 		return c.embeddings()
-	case "/rerank":
+	case Rerank:
 		return c.rerank()
+	case CountTokens:
+		return jsonAnswer(http.StatusOK, encode(object{{"input_tokens", c.prompt}}))
 	}
 	c.reply()
-	if c.q.path == "/completions" {
+	switch c.q.api {
+	case Completions:
 		return c.completion()
+	case Messages:
+		return c.messages()
+	case Responses:
+		return c.responses()
 	}
 	return c.chat()
 }
+
+func (c *call) voice() voice { return voice{c.flavour, c.q.api, c.a.Nonce} }
 
 // reply decides reasoning, content, tool calls and why the answer ends.
 func (c *call) reply() {
@@ -64,7 +80,7 @@ func (c *call) reply() {
 		c.reasoning = splitWords(c.b.Reasoning)
 	}
 	text := ""
-	if c.q.path == "/chat/completions" {
+	if c.q.api.converses() {
 		text = c.useTools()
 	}
 	if len(c.tools) == 0 || c.b.Tool == "text_and_call" {
@@ -104,9 +120,8 @@ func (c *call) say(text string) []string {
 		text = string(instance(schema))
 	case c.q.ResponseFormat.Type == "json_object":
 		text = `{"simulated": true, "nonce": "{nonce}"}`
-	case c.q.afterTool():
-		last := c.q.last()
-		text = fmt.Sprintf("This is a simulated answer (nonce {nonce}) after the tool's result: %.80s", last.text())
+	case c.q.after:
+		text = fmt.Sprintf("This is a simulated answer (nonce {nonce}) after the tool's result: %.80s", c.q.results[len(c.q.results)-1])
 	default:
 		text = "This is a simulated answer from Weir's test server, not from a model. (nonce {nonce})"
 		if b.Chunks > 0 {
@@ -166,11 +181,14 @@ func (c *call) useTools() string {
 	for i, t := range c.b.Calls {
 		c.addCall(i, t.Name, strings.ReplaceAll(t.Arguments, "{nonce}", c.a.Nonce))
 	}
+	if c.b.Agent {
+		return c.act()
+	}
 	mode := c.b.Tool
-	if mode == "" && (string(c.q.Choice) == `"required"` || strings.Contains(string(c.q.Choice), `"function"`)) {
+	if demanded, _ := c.q.forced(); mode == "" && demanded {
 		mode = "call"
 	}
-	if mode == "" || mode == "never" || len(c.b.Calls) > 0 || len(c.q.Tools) == 0 || c.q.afterTool() {
+	if mode == "" || mode == "never" || len(c.b.Calls) > 0 || len(c.q.Tools) == 0 || c.q.after {
 		return ""
 	}
 	t := c.wanted()
@@ -193,7 +211,7 @@ func (c *call) useTools() string {
 		}
 	}
 	c.addCall(0, name, args)
-	if mode == "parallel" || mode == "index_zero" || mode == "no_index" {
+	if mode == "parallel" || mode == "index_zero" || mode == "no_index" || mode == "interleaved" {
 		second := c.q.Tools[len(c.q.Tools)-1]
 		c.addCall(1, second.Function.Name, string(instance(second.Function.Parameters)))
 	}
@@ -202,8 +220,9 @@ func (c *call) useTools() string {
 
 // wanted returns the tool that tool_choice names, else the first.
 func (c *call) wanted() tool {
+	_, name := c.q.forced()
 	for _, t := range c.q.Tools {
-		if t.Function.Name != "" && strings.Contains(string(c.q.Choice), `"name":`) && strings.Contains(string(c.q.Choice), string(encode(t.Function.Name))) {
+		if name != "" && t.Function.Name == name {
 			return t
 		}
 	}
@@ -212,6 +231,9 @@ func (c *call) wanted() tool {
 
 func (c *call) addCall(i int, name, args string) {
 	id := fmt.Sprintf("call_%s_%d", c.a.Nonce, i)
+	if c.q.api == Messages {
+		id = fmt.Sprintf("toolu_%s_%d", c.a.Nonce, i)
+	}
 	if c.flavour == LlamaCPP { // 32 characters and no prefix
 		id = fmt.Sprintf("%032s", strings.ReplaceAll(c.a.Nonce, "-", "")+fmt.Sprint(i))
 		id = id[len(id)-32:]
@@ -219,6 +241,44 @@ func (c *call) addCall(i int, name, args string) {
 	c.tools = append(c.tools, toolCall{id, name, args})
 	c.finish = "tool_calls"
 }
+
+// spoken yields the pieces of the content; those of an endless one never end.
+func (c *call) spoken() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, text := range c.content {
+			if !yield(text) {
+				return
+			}
+		}
+		for n := len(c.content); c.b.Endless; n++ {
+			if !yield(fmt.Sprintf("on and on (%d) ", n)) {
+				return
+			}
+		}
+	}
+}
+
+// interleaved yields the pieces of all calls' arguments in turn, each with its call's index.
+func interleaved(calls []toolCall) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		for at := 0; ; at++ {
+			more := false
+			for i, t := range calls {
+				if pieces := split(t.args, 0, argumentBytes); at < len(pieces) {
+					if more = true; !yield(i, pieces[at]) {
+						return
+					}
+				}
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// argumentBytes is the size of the pieces in which arguments are streamed.
+const argumentBytes = 8
 
 // completionTokens counts a token for each piece, and for each four bytes of arguments.
 func (c *call) completionTokens() int {
@@ -247,13 +307,21 @@ func (c *call) usage() any {
 		return rawJSON(c.b.Usage)
 	}
 	u := object{{"prompt_tokens", in}, {"completion_tokens", out}, {"total_tokens", in + out}}
+	cached := object{{"cached_tokens", c.b.Cached}}
+	if c.b.CacheWrite > 0 {
+		cached = append(cached, member{"cache_write_tokens", c.b.CacheWrite})
+	}
 	switch c.flavour {
 	case OpenAI:
-		u = append(u, member{"prompt_tokens_details", object{{"cached_tokens", 0}, {"audio_tokens", 0}}},
+		u = append(u, member{"prompt_tokens_details", append(cached, member{"audio_tokens", 0})},
 			member{"completion_tokens_details", object{{"reasoning_tokens", len(c.reasoning)}, {"audio_tokens", 0},
 				{"accepted_prediction_tokens", 0}, {"rejected_prediction_tokens", 0}}})
 	case LlamaCPP:
-		u = append(u, member{"prompt_tokens_details", object{{"cached_tokens", 0}}})
+		u = append(u, member{"prompt_tokens_details", cached})
+	case VLLM, SGLang:
+		if c.b.Cached > 0 {
+			u = append(u, member{"prompt_tokens_details", cached})
+		}
 	}
 	return u
 }
@@ -265,7 +333,7 @@ func (c *call) timings() object {
 	predicted := max(time.Since(c.a.Arrived).Seconds()*1000-prompt, 1)
 	n := c.completionTokens()
 	return object{
-		{"cache_n", 0}, {"prompt_n", c.prompt}, {"prompt_ms", prompt},
+		{"cache_n", c.b.Cached}, {"prompt_n", c.prompt - c.b.Cached}, {"prompt_ms", prompt},
 		{"prompt_per_token_ms", prompt / float64(c.prompt)}, {"prompt_per_second", 1000 * float64(c.prompt) / prompt},
 		{"predicted_n", n}, {"predicted_ms", predicted},
 		{"predicted_per_token_ms", predicted / float64(n)}, {"predicted_per_second", 1000 * float64(n) / predicted},

@@ -3,12 +3,15 @@ package sim
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"strings"
 )
 
 // request is what a Server reads of an inference request.
 type request struct {
 	path    string
+	api     API
+	header  http.Header
 	body    []byte
 	badJSON error
 
@@ -24,17 +27,12 @@ type request struct {
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	MaxTokens           *int `json:"max_tokens"`
-	MaxCompletionTokens *int `json:"max_completion_tokens"`
-	ResponseFormat      struct {
-		Type       string `json:"type"`
-		JSONSchema struct {
-			Schema json.RawMessage `json:"schema"`
-		} `json:"json_schema"`
-		Schema json.RawMessage `json:"schema"` // llama.cpp takes it here too
-	} `json:"response_format"`
-	ReturnProgress  bool `json:"return_progress"`
-	TimingsPerToken bool `json:"timings_per_token"`
+	MaxTokens           *int   `json:"max_tokens"`
+	MaxCompletionTokens *int   `json:"max_completion_tokens"`
+	MaxOutputTokens     *int   `json:"max_output_tokens"`
+	ResponseFormat      format `json:"response_format"`
+	ReturnProgress      bool   `json:"return_progress"`
+	TimingsPerToken     bool   `json:"timings_per_token"`
 
 	Prompt json.RawMessage `json:"prompt"`
 	Echo   bool            `json:"echo"`
@@ -51,43 +49,64 @@ type request struct {
 	Sim json.RawMessage `json:"x_sim"`
 
 	has map[string]json.RawMessage
+
+	// What every conversation tells, whatever its API.
+
+	results []string // the text of each tool's result in the history
+	after   bool     // the conversation ends with a tool's result
+	roles   []string // of the turns
+}
+
+type format struct {
+	Type       string `json:"type"`
+	JSONSchema struct {
+		Schema json.RawMessage `json:"schema"`
+	} `json:"json_schema"`
+	Schema json.RawMessage `json:"schema"` // llama.cpp takes it here too
 }
 
 type message struct {
 	Role      string          `json:"role"`
 	Content   json.RawMessage `json:"content"`
 	ToolCalls []struct {
+		ID       string `json:"id"`
 		Function struct {
 			Name      string `json:"name"`
 			Arguments string `json:"arguments"`
 		} `json:"function"`
 	} `json:"tool_calls"`
+	ToolCallID string `json:"tool_call_id"`
 }
 
 type tool struct {
-	Type     string `json:"type"`
-	Function struct {
-		Name       string          `json:"name"`
-		Parameters json.RawMessage `json:"parameters"`
-	} `json:"function"`
+	Type     string   `json:"type"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Name       string          `json:"name"`
+	Parameters json.RawMessage `json:"parameters"`
 }
 
 // parse reads a request body. A body that is not JSON, or has a field of a wrong type,
 // leaves badJSON.
 func parse(path string, body []byte) *request {
-	q := &request{path: path, body: body}
+	q := &request{path: path, api: paths[path], body: body}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return q
 	}
 	if q.badJSON = json.Unmarshal(body, q); q.badJSON == nil {
 		q.badJSON = json.Unmarshal(body, &q.has)
 	}
+	if q.badJSON == nil {
+		q.badJSON = q.converse()
+	}
 	return q
 }
 
 // limit returns the most tokens to generate, or -1 for none.
 func (q *request) limit() int {
-	for _, p := range []*int{q.MaxCompletionTokens, q.MaxTokens} {
+	for _, p := range []*int{q.MaxCompletionTokens, q.MaxTokens, q.MaxOutputTokens} {
 		if p != nil && *p >= 0 {
 			return max(*p, 1)
 		}
@@ -130,22 +149,17 @@ func (m *message) parts() []part {
 	return parts
 }
 
-// last returns the last message, or an empty one.
-func (q *request) last() message {
-	if len(q.Messages) == 0 {
-		return message{}
-	}
-	return q.Messages[len(q.Messages)-1]
-}
-
-// afterTool reports whether the conversation ends with a tool's result.
-func (q *request) afterTool() bool {
-	r := q.last().Role
-	return r == "tool" || r == "function"
-}
-
 // promptTokens estimates the tokens of the prompt: four bytes each, and a few per message.
+// Those of Messages and Responses are their texts alone, so that a count depends on what
+// is said and not on how it is written.
 func (q *request) promptTokens() int {
+	if q.api == Messages || q.api == CountTokens || q.api == Responses {
+		n := 0
+		for _, name := range []string{"system", "instructions", "messages", "input", "tools"} {
+			n += textBytes(q.has[name])
+		}
+		return max(n/4, 1)
+	}
 	n := len(q.Prompt) + len(q.Input) + len(q.Query) + len(q.has["tools"])
 	for _, d := range q.Documents {
 		n += len(d)

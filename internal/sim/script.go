@@ -17,19 +17,22 @@ type Flavour string
 
 // The flavours. The empty one is OpenAI.
 const (
-	OpenAI   Flavour = "openai"
-	LlamaCPP Flavour = "llamacpp"
-	Ollama   Flavour = "ollama"
-	VLLM     Flavour = "vllm"
-	SGLang   Flavour = "sglang"
-	LMStudio Flavour = "lmstudio"
+	OpenAI    Flavour = "openai"
+	LlamaCPP  Flavour = "llamacpp"
+	Ollama    Flavour = "ollama"
+	VLLM      Flavour = "vllm"
+	SGLang    Flavour = "sglang"
+	LMStudio  Flavour = "lmstudio"
+	Anthropic Flavour = "anthropic"
 )
 
 // Script is what a Server does: what it is, and how it behaves for each model.
 type Script struct {
 	Server  Flavour       `json:"server,omitempty"`  // the kind of server; OpenAI when empty
 	Models  []string      `json:"models,omitempty"`  // the models it lists; those of On when empty
+	APIs    []API         `json:"apis,omitempty"`    // the APIs it has; those of its kind when empty
 	Strict  bool          `json:"strict,omitempty"`  // unknown models are refused
+	Refuse  []string      `json:"refuse,omitempty"`  // for every model what Behaviour.Refuse is for one
 	Slots   int           `json:"slots,omitempty"`   // calls at once, the rest waits in line; 0 is no limit
 	Context int           `json:"context,omitempty"` // tokens; 0 is no limit
 	Key     string        `json:"key,omitempty"`     // the key it demands
@@ -114,9 +117,20 @@ func ParseScript(data []byte) (Script, error) {
 // Check returns every fault of s, joined, or nil.
 func (s *Script) Check() error {
 	var faults []error
-	known := []Flavour{"", OpenAI, LlamaCPP, Ollama, VLLM, SGLang, LMStudio}
+	known := []Flavour{"", OpenAI, LlamaCPP, Ollama, VLLM, SGLang, LMStudio, Anthropic}
 	if !slices.Contains(known, s.Server) {
-		faults = append(faults, fmt.Errorf("server: %q is not one of openai, llamacpp, ollama, vllm, sglang, lmstudio", s.Server))
+		faults = append(faults, fmt.Errorf("server: %q is not one of openai, llamacpp, ollama, vllm, sglang, lmstudio, anthropic", s.Server))
+	}
+	apis := slices.Sorted(maps.Values(paths))
+	for _, api := range s.APIs {
+		if !slices.Contains(apis, api) {
+			faults = append(faults, fmt.Errorf("apis: %q is not one of %v", api, apis))
+		}
+	}
+	for _, what := range s.Refuse {
+		if !slices.Contains(refusals, what) {
+			faults = append(faults, fmt.Errorf("refuse: %q is not one of %s", what, strings.Join(refusals, ", ")))
+		}
 	}
 	if s.Slots < 0 || s.Context < 0 || s.Loading < 0 {
 		faults = append(faults, errors.New("slots, context and loading must not be negative"))

@@ -1,5 +1,5 @@
 // Package sim is a scriptable, fallible inference server, and the referee of tests. It
-// speaks OpenAI's API as several servers speak it, misbehaves exactly as its script says,
+// speaks OpenAI's and Anthropic's APIs as several servers speak them, misbehaves exactly as its script says,
 // and records every attempt that reaches it: when it came, with what, what was answered,
 // and when the peer left. It uses no time but package time's and no blocking but channels
 // and connections, so it also runs on the in-memory Net inside a testing/synctest bubble.
@@ -252,10 +252,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	q := parse(strings.TrimPrefix(r.URL.Path, "/v1"), body)
+	q.header = a.Header
+	if v := s.voice(a); v.anthropic() {
+		w.Header().Set("Request-Id", v.requestID())
+	}
 	s.read(a, q)
 	switch tooLarge := new(http.MaxBytesError); {
 	case errors.As(err, &tooLarge):
-		how = newPlayer(s, a, Behaviour{}, w, r).finish(s.failure(fault{status: http.StatusRequestEntityTooLarge, message: "simulated: the body is too large"}))
+		how = newPlayer(s, a, Behaviour{}, w, r).finish(failure(s.voice(a), fault{status: http.StatusRequestEntityTooLarge, message: "simulated: the body is too large"}))
 	case err != nil:
 		s.peerLeft(a)
 		how = Left
@@ -276,11 +280,11 @@ func (s *Server) peerLeft(a *Attempt) {
 // serve finds the behaviour and the answer, and plays it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *Attempt, q *request) End {
 	if s.fault != nil {
-		return newPlayer(s, a, Behaviour{}, w, r).finish(s.failure(fault{status: http.StatusInternalServerError, message: s.fault.Error()}))
+		return newPlayer(s, a, Behaviour{}, w, r).finish(failure(s.voice(a), fault{status: http.StatusInternalServerError, message: s.fault.Error()}))
 	}
 	b, err := s.behaviour(a, q)
 	if err != nil {
-		return newPlayer(s, a, Behaviour{}, w, r).finish(s.failure(badRequest("sim: " + err.Error())))
+		return newPlayer(s, a, Behaviour{}, w, r).finish(failure(s.voice(a), badRequest("sim: "+err.Error())))
 	}
 	p := newPlayer(s, a, b, w, r)
 	if err := p.takeSlot(); err != nil {

@@ -12,19 +12,24 @@ import (
 // event is one event of a stream before it is framed.
 type event struct {
 	wait    time.Duration // before it
+	name    string        // of the event, where the API names them
 	payload []byte
 	raw     []byte // written as it is, instead of payload
 	content bool   // counts as a content chunk
+	opening bool   // tells only that the answer begins
 	finish  bool   // carries the finish_reason
 	over    bool   // the work is done when it is written
 }
 
-// streamAnswer is the answer that sends events as b frames and breaks them.
-func streamAnswer(b *Behaviour, events iter.Seq[event]) answer {
+// streamed is the answer that sends events as the script frames and breaks them.
+func (c *call) streamed(events iter.Seq[event]) answer {
 	ans := answer{status: http.StatusOK, header: streamHeader(), stream: true, early: true}
-	ans.pieces = frames(b.SSE, events)
-	if b.SSE.OneBlob {
+	ans.pieces = frames(c.b.SSE, events)
+	if c.b.SSE.OneBlob {
 		ans.pieces = blob(ans.pieces)
+	}
+	if c.q.api == Messages && c.flavour != LlamaCPP {
+		ans.ping = frame(c.b.SSE, 0, c.named("ping", nil))
 	}
 	return ans
 }
@@ -34,11 +39,17 @@ func streamAnswer(b *Behaviour, events iter.Seq[event]) answer {
 func (c *call) decorate(chunks iter.Seq[event]) iter.Seq[event] {
 	return func(yield func(event) bool) {
 		n, sse := 0, c.b.SSE
-		if !c.interject(yield, 0) {
+		opened := c.b.streamError().Opened
+		if !c.insert(yield, 0) || !opened && !c.failHere(yield, 0) {
 			return
 		}
 		for e := range chunks {
-			if e.finish && sse.NoFinish {
+			if opened && !e.opening {
+				if opened = false; !c.failHere(yield, 0) {
+					return
+				}
+			}
+			if e.finish && (sse.NoFinish || sse.NoDone && c.q.api == Responses) {
 				continue
 			}
 			if !yield(e) {
@@ -48,7 +59,7 @@ func (c *call) decorate(chunks iter.Seq[event]) iter.Seq[event] {
 				return
 			}
 			if e.content {
-				if n++; !c.interject(yield, n) {
+				if n++; !c.insert(yield, n) || !c.failHere(yield, n) {
 					return
 				}
 			}
@@ -57,33 +68,76 @@ func (c *call) decorate(chunks iter.Seq[event]) iter.Seq[event] {
 	}
 }
 
-// interject yields what the script puts after n content chunks; false ends the stream.
-func (c *call) interject(yield func(event) bool, n int) bool {
+// insert yields the bytes that the script puts after n content chunks; false ends the stream.
+func (c *call) insert(yield func(event) bool, n int) bool {
 	for _, in := range c.b.Insert {
 		if in.After == n && !yield(event{raw: []byte(strings.ReplaceAll(in.Raw, "{nonce}", c.a.Nonce))}) {
 			return false
 		}
 	}
+	return true
+}
+
+// failHere yields the script's error when it is due after n content chunks, and says
+// whether the stream goes on.
+func (c *call) failHere(yield func(event) bool, n int) bool {
 	fail := c.b.StreamError
 	if fail == nil || fail.After != n {
 		return true
 	}
-	wait := c.b.Gap
+	e := c.errorEvent(fail)
+	e.over, e.wait = true, c.b.Gap
 	if n == 0 {
-		wait = c.b.FirstDelay
+		e.wait = c.b.FirstDelay
 	}
-	payload := overloaded().event(c.flavour)
-	if fail.Error != nil {
-		payload = encode(object{{"error", fail.Error}})
-	}
-	if yield(event{wait: wait, payload: payload, over: true}) && fail.Done {
-		yield(event{payload: []byte("[DONE]")})
+	if yield(e) && fail.Done {
+		yield(c.ending())
 	}
 	return false
 }
 
+// errorEvent is how a stream of the API tells that it failed.
+func (c *call) errorEvent(fail *StreamError) event {
+	switch {
+	case c.q.api == Responses && c.flavour != LlamaCPP:
+		return c.responseFailed(fail)
+	case c.q.api == Messages:
+		return event{name: "error", payload: c.errorBody(fail)}
+	}
+	return event{payload: c.errorBody(fail)}
+}
+
+// errorBody is a script's error, or an overload, in the shape of the API.
+func (c *call) errorBody(fail *StreamError) []byte {
+	v := c.voice()
+	if fail.Error != nil {
+		return v.wrap(fail.Error)
+	}
+	return v.wrap(overloaded(v).inner(v))
+}
+
+// failedWhole is an answer that is not streamed and tells in a 200 that it failed.
+func (c *call) failedWhole(status int) answer {
+	if c.q.api == Responses {
+		return jsonAnswer(status, encode(c.failed(c.b.StreamError)))
+	}
+	return jsonAnswer(status, c.errorBody(c.b.StreamError))
+}
+
+// ending is the event that says that a stream is over. Responses has none of its own.
+func (c *call) ending() event {
+	switch c.q.api {
+	case Messages:
+		return c.named("message_stop", nil)
+	case Responses:
+		return event{raw: []byte{}}
+	}
+	return event{payload: []byte("[DONE]")}
+}
+
 func (c *call) done(yield func(event) bool) {
-	sse, end := c.b.SSE, event{payload: []byte("[DONE]"), over: true}
+	sse, end := c.b.SSE, c.ending()
+	end.over = true
 	if !sse.NoDone && !yield(end) {
 		return
 	}
@@ -91,9 +145,36 @@ func (c *call) done(yield func(event) bool) {
 		return
 	}
 	if sse.AfterDone {
-		late := c.label(0, "chat.completion.chunk", []any{object{{"index", 0}, {"delta", object{{"content", "after the end"}}}, {"finish_reason", nil}}})
-		yield(event{payload: encode(late)})
+		yield(c.late())
 	}
+}
+
+// late is content behind the end.
+func (c *call) late() event {
+	const text = "after the end"
+	switch c.q.api {
+	case Messages:
+		return c.named("content_block_delta", object{{"index", 0}, {"delta", object{{"type", "text_delta"}, {"text", text}}}})
+	case Responses:
+		return c.named("response.output_text.delta", object{{"item_id", "msg_" + c.a.Nonce}, {"output_index", 0}, {"content_index", 0}, {"delta", text}})
+	}
+	choice := object{{"index", 0}, {"delta", object{{"content", text}}}, {"finish_reason", nil}}
+	return event{payload: encode(c.label(0, "chat.completion.chunk", []any{choice}))}
+}
+
+// named is an event of an API that gives its events names. Those of Responses are also
+// numbered, but not by llama.cpp, which leaves out their places in the output too.
+func (c *call) named(name string, o object) event {
+	o = append(object{{"type", name}}, o...)
+	if c.q.api == Responses {
+		if c.flavour == LlamaCPP {
+			o = o.without([]string{"output_index", "content_index", "summary_index"})
+		} else {
+			o = append(o, member{"sequence_number", c.sequence})
+		}
+		c.sequence++
+	}
+	return event{name: name, payload: encode(o.without(c.b.Omit))}
 }
 
 // scriptedEvents are the payloads a script gives, each as an event.
@@ -104,11 +185,20 @@ func (c *call) scriptedEvents(yield func(event) bool) {
 		if c.b.Fill {
 			payload = fillOne(payload, "chat.completion.chunk", c.a, c.q)
 		}
-		if !yield(event{wait: wait, payload: payload, content: true, over: i == len(c.b.Events)-1}) {
+		if !yield(event{wait: wait, name: c.nameOf(payload), payload: payload, content: true, over: i == len(c.b.Events)-1}) {
 			return
 		}
 		wait = c.b.Gap
 	}
+}
+
+// nameOf returns the name of a payload's event: its type, where the API names events.
+func (c *call) nameOf(payload []byte) string {
+	var o struct{ Type string }
+	if c.q.api != Messages && c.q.api != Responses || json.Unmarshal(payload, &o) != nil {
+		return ""
+	}
+	return o.Type
 }
 
 // lineEnds holds how a data line and its event end, by the name a script uses.
@@ -127,7 +217,10 @@ func frames(sse SSE, events iter.Seq[event]) iter.Seq[piece] {
 		for e := range events {
 			data := e.raw
 			if data == nil {
-				data = frame(sse, i, e.payload)
+				data = frame(sse, i, e)
+			}
+			if len(data) == 0 {
+				continue
 			}
 			if i == 0 && sse.BOM {
 				data = append([]byte("\ufeff"), data...)
@@ -144,7 +237,8 @@ func frames(sse SSE, events iter.Seq[event]) iter.Seq[piece] {
 	return framed
 }
 
-func frame(sse SSE, i int, payload []byte) []byte {
+func frame(sse SSE, i int, e event) []byte {
+	payload := e.payload
 	ends := lineEnds[sse.LineEnd]
 	end := ends[i%len(ends)]
 	line := strings.TrimPrefix(end, "\n") // the end of one line inside the event
@@ -158,6 +252,9 @@ func frame(sse SSE, i int, payload []byte) []byte {
 	var b bytes.Buffer
 	if sse.Comments {
 		b.WriteString(": simulated comment" + line)
+	}
+	if e.name != "" && !sse.NoEvent {
+		b.WriteString(strings.Replace(name, "data", "event", 1) + e.name + line)
 	}
 	if sse.Multiline {
 		var pretty bytes.Buffer

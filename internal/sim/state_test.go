@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -309,15 +311,19 @@ func FuzzParseScript(f *testing.F) {
 func FuzzServeHTTP(f *testing.F) {
 	f.Add("/v1/chat/completions", []byte(askStream), `{"tool":"parallel"}`)
 	f.Add("/v1/embeddings", []byte(`{"input":[[1]],"model":"m"}`), ``)
+	f.Add("/messages", []byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],"tools":[{"name":"f"}]}`), `{"agent":true}`)
+	f.Add("/messages/count_tokens", []byte(`{"model":"m","messages":[{"role":"user","content":null}],"thinking":{}}`), ``)
+	f.Add("/responses", []byte(`{"model":"m","stream":true,"input":[{"type":"function_call_output","output":[]}]}`), `{"tool":"interleaved"}`)
 	f.Add("/v1/completions", []byte(`{"prompt":[],"model":"m","stream":true}`), `{}`)
 	f.Fuzz(func(t *testing.T, path string, body []byte, wish string) {
-		s := New(Options{})
+		s := New(Options{Script: Script{APIs: slices.Collect(maps.Values(paths))}})
 		q := parse(path, body)
+		q.header = http.Header{"Anthropic-Version": {"2023-06-01"}}
 		var b Behaviour
 		if wish != "" && b.UnmarshalJSON([]byte(wish)) != nil {
 			return
 		}
-		a := &Attempt{Method: "POST", Path: "/v1" + path, Nonce: "n"}
+		a := &Attempt{Method: "POST", Path: "/v1" + path, API: apiOf("POST", "/v1"+path), Nonce: "n"}
 		ans := s.answer(&http.Request{Method: "POST", URL: mustURL("/v1" + path), Header: http.Header{}}, a, q, &b)
 		n := 0
 		for range ans.pieces {
