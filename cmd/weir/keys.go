@@ -57,6 +57,7 @@ type KeysAdd struct {
 	Priority   int      `help:"Higher is served first when a pool is full."`
 	RPM        int      `name:"rpm" help:"Requests per minute (0: no limit)."`
 	Concurrent int      `help:"Requests at the same time (0: no limit)."`
+	Keep       string   `name:"keep-responses" help:"Time its responses are kept for previous_response_id, such as 24h; this stores prompts and answers (default: as the route says)." placeholder:"TIME"`
 }
 
 // Help shows how it is used.
@@ -79,6 +80,9 @@ func (c *KeysAdd) Run(ctx context.Context, std *Streams) error {
 	}
 	if life != 0 {
 		spec.Expires = now.Add(life)
+	}
+	if spec.KeepResponses, err = span("--keep-responses", c.Keep); err != nil {
+		return err
 	}
 	return c.change(ctx, now, func(ch key.Change) error {
 		token, k, err := ch.Add(ctx, spec)
@@ -109,6 +113,7 @@ type listed struct {
 	Priority     int        `json:"priority"`
 	RPM          int        `json:"rpm"`
 	Concurrent   int        `json:"concurrent"`
+	Keep         *string    `json:"keep_responses"`
 	Created      time.Time  `json:"created"`
 	Expires      *time.Time `json:"expires"`
 	Revoked      *time.Time `json:"revoked"`
@@ -141,11 +146,11 @@ func (c *KeysList) Run(ctx context.Context, std *Streams) error {
 		fmt.Fprintf(std.Out, "There are no keys. Make one: weir keys add NAME --config %s\n", c.Config)
 		return nil
 	}
-	rows := [][]string{{"NAME", "PREFIX", "STATE", "ALIASES", "BOUNDARY", "PRIORITY", "RPM", "CONCURRENT", "CREATED", "ENDS"}}
+	rows := [][]string{{"NAME", "PREFIX", "STATE", "ALIASES", "BOUNDARY", "PRIORITY", "RPM", "CONCURRENT", "KEEPS", "CREATED", "ENDS"}}
 	for i := range keys {
 		k := &keys[i]
 		rows = append(rows, []string{k.Name, k.Prefix, k.State(now), patterns(k.Aliases), k.Boundary, fmt.Sprint(k.Priority), limit(k.RPM),
-			limit(k.Concurrent), k.Created.Local().Format(time.DateOnly), ends(k)})
+			limit(k.Concurrent), keeps(k), k.Created.Local().Format(time.DateOnly), ends(k)})
 	}
 	printTable(std.Out, rows)
 	return nil
@@ -158,6 +163,7 @@ func printKeysJSON(w io.Writer, keys []key.Key, now time.Time) error {
 		all = append(all, listed{
 			Name: k.Name, Prefix: k.Prefix, State: k.State(now), Aliases: append([]string{}, k.Aliases...), Boundary: k.Boundary,
 			Priority: k.Priority, RPM: k.RPM, Concurrent: k.Concurrent, Created: k.Created,
+			Keep:    keepsJSON(k),
 			Expires: known(k.Expires), Revoked: known(k.Revoked), RotatedUntil: known(k.RotatedUntil),
 		})
 	}
@@ -290,6 +296,22 @@ func limit(n int) string {
 		return "-"
 	}
 	return fmt.Sprint(n)
+}
+
+// keeps says how long a key's responses are kept.
+func keeps(k *key.Key) string {
+	if k.KeepResponses == 0 {
+		return "-"
+	}
+	return config.Duration(k.KeepResponses).String()
+}
+
+func keepsJSON(k *key.Key) *string {
+	if k.KeepResponses == 0 {
+		return nil
+	}
+	text := keeps(k)
+	return &text
 }
 
 func known(t time.Time) *time.Time {

@@ -18,7 +18,9 @@ import (
 	"weir/internal/config"
 	"weir/internal/event"
 	"weir/internal/key"
+	"weir/internal/llm/anthropic"
 	"weir/internal/llm/openai"
+	"weir/internal/llm/responses"
 	"weir/internal/relay"
 	"weir/internal/server"
 	"weir/internal/store"
@@ -105,7 +107,7 @@ func (a *App) build(ctx context.Context) (err error) {
 		return err
 	}
 	a.relay = relay.New(a.graph.relay(a), a.recorder.Emit)
-	if err := a.serverFor(hop); err != nil {
+	if err := a.serverFor(hop, data); err != nil {
 		return err
 	}
 	a.metrics.Registerer().MustRegister(gauges{a})
@@ -167,7 +169,10 @@ func (a *App) provider(backend string) string {
 	return backend
 }
 
-func (a *App) serverFor(hop string) error {
+func (a *App) serverFor(hop, data string) error {
+	if err := server.SweepUploads(data); err != nil {
+		a.log.Warn("files of uploads were left behind", "err", err)
+	}
 	trusted, err := prefixes(a.cfg.TrustedProxies)
 	if err != nil {
 		return err
@@ -179,8 +184,8 @@ func (a *App) serverFor(hop string) error {
 	}
 	s := a.cfg.Server
 	a.server = server.New(server.Options{
-		Relay: a.relay, OpenAI: openai.Dialect{}, Keys: keys, Emit: a.recorder.Emit, Log: a.log, Hosts: a.cfg.Hosts, Trusted: trusted,
-		MaxBody: int64(s.MaxBody), MaxDepth: s.MaxDepth, BodyTimeout: s.BodyTimeout.D(), WriteTimeout: s.WriteTimeout.D(),
+		Relay: a.relay, OpenAI: openai.Dialect{}, Anthropic: anthropic.Dialect{}, Responses: responses.Dialect{}, Keeper: keeper{a.store}, Keys: keys, Emit: a.recorder.Emit, Log: a.log, Hosts: a.cfg.Hosts, Trusted: trusted,
+		MaxBody: int64(s.MaxBody), MaxDepth: s.MaxDepth, Uploads: data, BodyTimeout: s.BodyTimeout.D(), WriteTimeout: s.WriteTimeout.D(),
 		Hop: hop, Trace: a.cfg.Traces.URL != "", Sample: sample(a.cfg),
 	})
 	return nil

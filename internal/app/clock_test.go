@@ -26,7 +26,9 @@ var wallTimes = map[string]string{
 	"backend.retryAfter": "a Retry-After that is a date is a time on the wall",
 	"key.Rotate":         "the end of the overlap is a date, kept in the store",
 	"key.describe":       "dates for people",
+	"server.entry":       "created_at is a date",
 	"server.listed":      "created is a date",
+	"server.newID":       "an id that rises with the wall is near its neighbours in the index; no more depends on it",
 }
 
 // F63: limits, deadlines, waits, windows and pauses come from the monotonic clock, so that a step of the clock moves none of

@@ -100,7 +100,7 @@ func TestC089ClassOfALateError(t *testing.T) {
 	}{
 		{"503", late(sim.Behaviour{Status: 503, RetryAfter: "30"}), "overloaded_error", "upstream_unavailable"},
 		{"429", late(sim.Behaviour{Status: 429, RetryAfter: "30"}), "rate_limit_error", "upstream_busy"},
-		{"529", late(sim.Behaviour{Status: 529, RetryAfter: "30"}), "rate_limit_error", "upstream_busy"},
+		{"529", late(sim.Behaviour{Status: 529, RetryAfter: "30"}), "overloaded_error", "upstream_busy"},
 		{"400", late(sim.Behaviour{Status: 400, Error: []byte(`{"message":"bad value","type":"invalid_request_error"}`)}), "invalid_request_error", "invalid_request"},
 		{"too long", late(sim.Behaviour{Context: 1}), "invalid_request_error", "context_length_exceeded"},
 		{"401", late(sim.Behaviour{Status: 401}), "server_error", "upstream_denied"},

@@ -16,7 +16,10 @@ import (
 	"weir/internal/config"
 	"weir/internal/event"
 	"weir/internal/llm"
+	"weir/internal/llm/anthropic"
 	"weir/internal/llm/openai"
+	"weir/internal/llm/responses"
+	"weir/internal/llm/tokens"
 	"weir/internal/pool"
 	"weir/internal/relay"
 	"weir/internal/route"
@@ -24,7 +27,12 @@ import (
 )
 
 // dialects are the APIs that backends may speak.
-var dialects = map[string]backend.Dialect{"openai": openai.Dialect{}}
+var dialects = map[string]backend.Dialect{
+	"openai": openai.Dialect{}, "anthropic": anthropic.Dialect{}, "responses": responses.Dialect{},
+}
+
+// counters are what some servers count tokens in, beside what they speak.
+var counters = map[string][]backend.Dialect{"llamacpp": {backend.CountOnly(anthropic.Dialect{})}}
 
 // graph is what one configuration builds.
 type graph struct {
@@ -80,18 +88,26 @@ func (a *App) newBackend(name string, b *config.Backend, conns int, hop string) 
 		secret = b.Key.Value
 	}
 	o := backend.Options{
-		Name: name, URL: b.URL, Server: b.Server, Tier: b.Tier, Outside: b.IsOutside(), Dialect: dialects[b.Dialect],
+		Name: name, URL: b.URL, Server: b.Server, Tier: b.Tier, Outside: b.IsOutside(), Dialect: dialects[b.Dialect], Also: counters[b.Server],
 		Key: secret, Header: b.KeyHeader, Stream: b.Stream, Connect: b.Limits.Connect.D(), IdleConn: b.IdleConn.D(),
 		Conns: conns, Roots: roots, Proxy: b.Proxy == "env", Dial: a.opts.Dial, Agent: "weir/" + a.opts.Version, Hop: hop,
 		Target: llm.Target{
 			Usage: b.Usage == "ask", Progress: b.Server == "llamacpp", Timings: b.Server == "llamacpp", NullContent: b.NullContent, Developer: b.Developer,
-			MaxTokens: b.MaxTokens, Base64: b.Base64,
+			MaxTokens: b.MaxTokens, Base64: b.Base64, Reasoning: member(b.Reasoning), SystemTurns: b.SystemTurns, Attribution: b.Attribution == "strip",
 		},
 	}
 	if rest, ok := strings.CutPrefix(b.URL, simScheme); ok {
 		o.URL, o.Dial = "http://"+rest, a.sims.net.DialContext
 	}
 	return backend.New(o)
+}
+
+// member returns the name of the member that takes thinking, empty for none.
+func member(reasoning string) string {
+	if reasoning == "drop" {
+		return ""
+	}
+	return reasoning
 }
 
 func authorities(file string) (*x509.CertPool, error) {
@@ -110,8 +126,10 @@ func authorities(file string) (*x509.CertPool, error) {
 }
 
 func (g *graph) relay(a *App) *relay.Graph {
+	counter := tokens.New() // costs nothing before its first count
 	return &relay.Graph{
 		Table: g.table, Pools: g.pools, Generations: a.cfg.Attempts.Generations, CommitAfter: a.cfg.CommitAfter.D(),
+		Tokens: func(c *llm.Conversation, model string) (int, error) { return counter.For(model).Count(c) },
 	}
 }
 

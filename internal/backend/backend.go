@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,8 @@ import (
 
 // Dialect writes requests for an upstream and follows its answers. Implementations are safe for concurrent use.
 type Dialect interface {
-	// Path returns the path of an operation under a base URL without /v1.
+	llm.Dialect
+	// Path returns the path of an operation under a base URL without /v1, empty where the dialect has none for it.
 	Path(llm.Op) string
 	// Edits returns the changes to the client's body that the target wants.
 	Edits(*llm.Request, *llm.Target) (*llm.Edits, error)
@@ -38,6 +38,7 @@ type Options struct {
 	Tier     string
 	Outside  bool
 	Dialect  Dialect
+	Also     []Dialect                                                         // that the server speaks too: their clients' bytes are passed on
 	Key      func() (string, error)                                            // nil: no key
 	Header   string                                                            // that carries the key; empty: Authorization, as a bearer
 	Stream   string                                                            // always, auto, as_asked
@@ -56,10 +57,11 @@ type Options struct {
 type Backend struct {
 	Options
 	transport *http.Transport
-	plain     *plain      // plain HTTP; nil where TLS or a proxy is needed
-	urls      [8]*url.URL // by operation
-	noStream  sync.Map    // models that refused to stream
+	plain     *plain   // plain HTTP; nil where TLS or a proxy is needed
+	spoken    []spoken // the backend's own dialect first
+	noStream  sync.Map // models that refused to stream
 	noBase64  atomic.Bool
+	noCount   atomic.Bool // its counter of tokens is not there
 }
 
 // New returns a backend. It opens no connection.
@@ -69,11 +71,8 @@ func New(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("backend %s: %q is no URL", o.Name, o.URL)
 	}
 	b := &Backend{Options: o}
-	path := strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v1")
-	for op := llm.Chat; op <= llm.Rerank; op++ {
-		u := *base
-		u.Path = path + o.Dialect.Path(op)
-		b.urls[op] = &u
+	for _, d := range append([]Dialect{o.Dialect}, o.Also...) {
+		b.spoken = append(b.spoken, b.speak(d, base))
 	}
 	dial := o.Dial
 	if dial == nil {
@@ -119,17 +118,10 @@ func (b *Backend) newPlain(base *url.URL, dial func(ctx context.Context, network
 	if base.Port() == "" {
 		addr = net.JoinHostPort(base.Hostname(), "80")
 	}
-	p := &plain{
+	return &plain{
 		dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, "tcp", addr) },
 		keep: b.IdleConn, most: max(b.Conns, 2), backend: b,
 	}
-	for op, u := range b.urls {
-		if u != nil {
-			p.heads[op] = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nContent-Type: application/json\r\n",
-				u.RequestURI(), u.Host, b.Agent)
-		}
-	}
-	return p
 }
 
 // Streams reports whether a call for r is streamed upstream.

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -37,10 +38,14 @@ type Call struct {
 type Answer struct {
 	Status int
 	Header Header
+	Lost   []string // what the backend's dialect has no place for, by its place in the client's request
 
 	b      *Backend
+	to     *spoken
+	own    bool // in the client's own dialect
 	call   *Call
 	stream llm.Stream
+	passed passed // in place of stream
 	head   head
 	body   io.Reader    // the head's, unpacked
 	cause  func() error // why the call's context ended
@@ -63,6 +68,9 @@ var (
 func (b *Backend) Call(ctx context.Context, c *Call) (*Answer, error) {
 	stream, plain := b.Streams(c.Request, c.Model), b.noBase64.Load() || b.Target.Base64 == "float"
 	a, err := b.call(ctx, c, stream)
+	if c.Request.Op == llm.Count && llm.KindOf(err) == llm.Gone {
+		b.noCount.Store(true)
+	}
 	if err == nil || c.Request.Stream || llm.KindOf(err) != llm.Invalid {
 		return a, err
 	}
@@ -81,6 +89,11 @@ func (b *Backend) Call(ctx context.Context, c *Call) (*Answer, error) {
 
 func (b *Backend) call(ctx context.Context, c *Call, stream bool) (*Answer, error) {
 	a := &Answer{b: b, call: c, begun: time.Now(), first: -1}
+	if a.to = b.tongue(c.Request); a.to == nil {
+		return nil, &llm.Error{Kind: llm.Invalid, Op: "backend.Call", Code: "unsupported_endpoint", Param: "model",
+			Msg: "this model does not take " + c.Request.Op.String() + " requests of this API"}
+	}
+	a.own = a.to.Name() == c.Request.Dialect
 	ctx, cancel := context.WithCancelCause(ctx)
 	a.cause = func() error { return context.Cause(ctx) }
 	o, err := a.outgoing(stream)
@@ -108,7 +121,11 @@ func (b *Backend) call(ctx context.Context, c *Call, stream bool) (*Answer, erro
 
 // outgoing is one request; nothing of the client's headers goes up but what stands here.
 type outgoing struct {
+	to     *spoken
+	pass   *passing // nil: the request line of op
 	op     llm.Op
+	query  string
+	lines  []llm.Header // of the dialect
 	stream bool
 	id     string
 	hops   string // Weirs passed before
@@ -127,20 +144,66 @@ func (a *Answer) outgoing(stream bool) (*outgoing, error) {
 	if b.noBase64.Load() {
 		t.Base64 = "float"
 	}
-	edits, err := b.Dialect.Edits(c.Request, &t)
-	if err != nil {
-		return nil, &llm.Error{Kind: llm.Internal, Op: "backend.Call", Msg: "the request could not be written for the model's server", Err: err}
+	var err error
+	if a.sent, err = a.write(&t); err != nil {
+		return nil, err
 	}
 	key, err := b.key()
 	if err != nil {
 		return nil, &llm.Error{Kind: llm.Denied, Op: "backend.Call", Msg: "Weir's key for the model's server cannot be read", Err: err}
 	}
-	a.sent = newBody(c.Request, edits)
-	return &outgoing{op: c.Request.Op, stream: stream, id: c.Request.ID, hops: c.Request.Hops, trace: c.Trace, key: key, body: a.sent, fresh: c.Fresh}, nil
+	return &outgoing{to: a.to, pass: a.to.passes(c.Request, b.Agent), op: c.Request.Op, query: a.to.query(c.Request), lines: a.to.lines(c.Request), stream: stream, id: c.Request.ID, hops: c.Request.Hops, trace: c.Trace, key: key, body: a.sent, fresh: c.Fresh}, nil
 }
 
-func accept(stream bool) string {
-	if stream {
+// write writes the body for the target: the client's bytes with what must change, or a translation of them.
+func (a *Answer) write(t *llm.Target) (*sentBody, error) {
+	r := a.call.Request
+	if r.Form != nil {
+		return newForm(r.Form, t.Model), nil
+	}
+	if a.own {
+		edits, err := a.to.Edits(r, t)
+		if e, ok := errors.AsType[*llm.Error](err); ok {
+			return nil, e
+		} else if err != nil {
+			return nil, &llm.Error{Kind: llm.Internal, Op: "backend.Call", Msg: "the request could not be written for the model's server", Err: err}
+		}
+		return newBody(r, edits), nil
+	}
+	c, err := r.Speaks.Conversation(r)
+	if err != nil {
+		return nil, err
+	}
+	if notes := c.Mend(); r.Repair == nil {
+		r.Repair = &llm.Repair{Notes: notes}
+	}
+	body, err := a.to.Compose(c, r, t)
+	if err != nil {
+		return nil, err
+	}
+	a.Lost = c.Lost
+	return &sentBody{bytes: body}, nil
+}
+
+// open appends the request line and the headers that never change.
+func (o *outgoing) open(dst []byte) []byte {
+	if o.pass != nil {
+		return o.pass.open(dst)
+	}
+	head := o.to.heads[o.op]
+	if o.query == "" {
+		return append(dst, head...)
+	}
+	end := bytes.Index(head, []byte(" HTTP/1.1\r\n"))
+	dst = append(append(append(dst, head[:end]...), '?'), o.query...)
+	return append(dst, head[end:]...)
+}
+
+func (o *outgoing) accept() string {
+	switch {
+	case o.pass != nil:
+		return "*/*"
+	case o.stream:
 		return "text/event-stream"
 	}
 	return "application/json, text/event-stream"
@@ -154,10 +217,13 @@ func (b *Backend) hops(o *outgoing) string {
 }
 
 func (b *Backend) keyHeader() string {
-	if b.Options.Header == "" {
-		return "Authorization"
+	switch {
+	case b.Options.Header != "":
+		return b.Options.Header
+	case b.Dialect.Name() == "anthropic":
+		return "X-Api-Key"
 	}
-	return b.Options.Header
+	return "Authorization"
 }
 
 // key returns the value of the header that carries the key; empty when there is none.
@@ -190,9 +256,16 @@ func (a *Answer) open(stream bool) error {
 	if packed != nil {
 		return packed
 	}
+	if a.call.Request.Op.Passes() {
+		return a.passable()
+	}
 	kind, _, _ := mime.ParseMediaType(r.header.Get("Content-Type"))
 	if stream && (kind == "text/event-stream" || kind == "") {
-		a.stream = a.b.Dialect.Stream(a.call.Request, a.call.Model)
+		if r := a.call.Request; a.own {
+			a.stream = a.to.Stream(r, a.call.Model)
+		} else {
+			a.stream = llm.Translated(a.to.Source(), r.Speaks.Writer(r, a.call.Model), r.Stream)
+		}
 		return nil
 	}
 	if kind != "application/json" && !strings.HasSuffix(kind, "+json") && kind != "" && kind != "text/plain" {
@@ -312,7 +385,13 @@ func (a *Answer) Whole() ([]byte, llm.Seen, error) {
 	a.first = time.Since(a.begun)
 	r := a.call.Request
 	encode := a.b.noBase64.Load() || a.b.Target.Base64 == "float"
-	out, seen, err := a.b.Dialect.Whole(r, a.call.Model, body, encode)
+	var out []byte
+	var seen llm.Seen
+	if a.own {
+		out, seen, err = a.to.Whole(r, a.call.Model, body, encode)
+	} else {
+		out, seen, err = llm.TranslateWhole(a.to.Source(), r.Speaks.Writer(r, a.call.Model), body)
+	}
 	if err != nil {
 		return nil, seen, a.fault(err)
 	}
@@ -353,6 +432,8 @@ func (a *Answer) Free() {
 // once it is known to be written.
 type sentBody struct {
 	bytes   []byte
+	form    io.Reader // in place of bytes: size of them, to be read once
+	size    int64
 	request *llm.Request // whose own bytes they are, nil when they are a changed copy
 	pooled  *[]byte
 	written atomic.Bool

@@ -305,7 +305,7 @@ func TestRequestHeadersAreAnAllowList(t *testing.T) { // S20
 
 func TestRequestForTransportCannotBeSentTwice(t *testing.T) {
 	b := dialled(t, sim.NewNet(), func(o *Options) { o.URL = "https://h.example" })
-	r := b.request(t.Context(), &outgoing{op: llm.Chat, body: &sentBody{bytes: []byte("{}")}})
+	r := b.request(t.Context(), &outgoing{to: &b.spoken[0], op: llm.Chat, body: &sentBody{bytes: []byte("{}")}})
 	if r.GetBody != nil || r.Header.Get("Idempotency-Key") != "" || r.ContentLength != 2 {
 		t.Errorf("GetBody %v, headers %v, length %d", r.GetBody != nil, r.Header, r.ContentLength)
 	}
@@ -339,7 +339,7 @@ func TestPathsOfABaseURL(t *testing.T) {
 		"https://h/openai?version=2": "https://h/openai/v1/embeddings?version=2",
 	} {
 		b := dialled(t, sim.NewNet(), func(o *Options) { o.URL = base })
-		if got := b.urls[llm.Embeddings].String(); got != want {
+		if got := b.spoken[0].urls[llm.Embeddings].String(); got != want {
 			t.Errorf("%s: got %s, want %s", base, got, want)
 		}
 	}

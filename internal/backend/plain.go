@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -18,7 +19,6 @@ type plain struct {
 	keep    time.Duration // how long an unused connection is kept
 	most    int           // unused connections kept
 	backend *Backend
-	heads   [8][]byte   // by operation: request line and the headers that all calls share
 	mu      sync.Mutex  // guards the fields below
 	idle    []*wire     // most recently used last
 	reaper  *time.Timer // nil while idle is empty
@@ -83,6 +83,9 @@ func (p *plain) send(ctx context.Context, o *outgoing, f *flight) (head, error) 
 	f.begun = true
 	// An upstream may refuse before it has read all of the body: what it says counts more than the failed write.
 	werr := p.write(w, o)
+	if ours(werr) {
+		return fail(werr)
+	}
 	h, err := w.head()
 	f.replied = w.end > 0 || err == nil
 	if err != nil {
@@ -102,19 +105,30 @@ var past = time.Unix(1, 0)
 func (p *plain) write(w *wire, o *outgoing) error {
 	buf := heads.Get().(*[]byte)
 	defer heads.Put(buf)
-	b := append((*buf)[:0], p.heads[o.op]...)
+	b := o.open((*buf)[:0])
 	line := func(name, value string) {
 		if value != "" {
 			b = append(append(append(append(b, name...), ": "...), value...), "\r\n"...)
 		}
 	}
-	line("Accept", accept(o.stream))
+	line("Accept", o.accept())
 	line("X-Weir-Hop", p.backend.hops(o))
 	line("X-Request-Id", o.id)
 	line("Traceparent", o.trace)
+	for _, h := range o.lines {
+		line(h.Name, h.Value)
+	}
 	line(p.backend.keyHeader(), o.key)
-	b = strconv.AppendInt(append(b, "Content-Length: "...), int64(len(o.body.bytes)), 10)
+	b = strconv.AppendInt(append(b, "Content-Length: "...), o.body.length(), 10)
 	b = append(b, "\r\n\r\n"...)
+	if o.body.form != nil {
+		*buf = b
+		if _, err := w.Conn.Write(b); err != nil {
+			return err
+		}
+		_, err := io.Copy(w.Conn, o.body.form)
+		return err
+	}
 	if len(o.body.bytes) <= oneWrite {
 		b = append(b, o.body.bytes...)
 		*buf = b

@@ -83,7 +83,7 @@ func plainBackend(t testing.TB, addr string, set func(*Options)) *Backend {
 
 func ask(t testing.TB, b *Backend) (string, head, *flight, error) {
 	var f flight
-	h, err := b.send(t.Context(), &outgoing{op: llm.Chat, body: &sentBody{bytes: []byte(`{"x":"END}`)}}, &f)
+	h, err := b.send(t.Context(), &outgoing{to: &b.spoken[0], op: llm.Chat, body: &sentBody{bytes: []byte(`{"x":"END}`)}}, &f)
 	if err != nil {
 		return "", h, &f, err
 	}
@@ -193,7 +193,7 @@ func TestPlainSendsHeadAndBodyAsTheyAre(t *testing.T) {
 		go func() { s.Serve(l); close(done) }()
 		b := plainBackend(t, l.Addr().String(), func(o *Options) { o.Key = func() (string, error) { return "secret", nil } })
 		body := strings.Repeat("x", size)
-		h, err := b.send(t.Context(), &outgoing{op: llm.Chat, stream: true, id: "req_1", hops: "a", trace: "00-t", key: "Bearer secret", body: &sentBody{bytes: []byte(body)}}, &flight{})
+		h, err := b.send(t.Context(), &outgoing{to: &b.spoken[0], op: llm.Chat, stream: true, id: "req_1", hops: "a", trace: "00-t", key: "Bearer secret", body: &sentBody{bytes: []byte(body)}}, &flight{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestPlainEndsWithItsContext(t *testing.T) {
 	var f flight
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.send(ctx, &outgoing{op: llm.Chat, body: &sentBody{bytes: []byte("END}")}}, &f)
+		_, err := b.send(ctx, &outgoing{to: &b.spoken[0], op: llm.Chat, body: &sentBody{bytes: []byte("END}")}}, &f)
 		done <- err
 	}()
 	cancel()

@@ -80,6 +80,9 @@ func (g *gunzip) Read(p []byte) (int, error) {
 // failure gives an error of the round trip its kind.
 func (a *Answer) failure(err error) error {
 	e := &llm.Error{Kind: llm.Refused, Op: "backend.Call", Err: err, Sent: a.flight.begun}
+	if own, ok := errors.AsType[*llm.Error](err); ok {
+		return own
+	}
 	if cause := a.watch.cause(); cause != nil {
 		w := llm.AsError(cause)
 		w.Sent = e.Sent

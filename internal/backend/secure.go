@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -40,7 +39,7 @@ func (b *Backend) send(ctx context.Context, o *outgoing, f *flight) (head, error
 // request builds the request for Transport.
 func (b *Backend) request(ctx context.Context, o *outgoing) *http.Request {
 	h := http.Header{
-		"Content-Type": {"application/json"}, "Accept": {accept(o.stream)}, "User-Agent": {b.Agent}, "X-Weir-Hop": {b.hops(o)},
+		"Accept": {o.accept()}, "User-Agent": {b.Agent}, "X-Weir-Hop": {b.hops(o)},
 	}
 	if o.id != "" {
 		h["X-Request-Id"] = []string{o.id}
@@ -48,14 +47,23 @@ func (b *Backend) request(ctx context.Context, o *outgoing) *http.Request {
 	if o.trace != "" {
 		h["Traceparent"] = []string{o.trace}
 	}
+	for _, l := range o.lines {
+		h[http.CanonicalHeaderKey(l.Name)] = []string{l.Value}
+	}
 	if o.key != "" {
 		h.Set(b.keyHeader(), o.key)
 	}
+	u, kind := o.at()
+	h["Content-Type"] = []string{kind}
+	if o.query != "" {
+		with := *u
+		with.RawQuery, u = o.query, &with
+	}
 	req := (&http.Request{
-		Method: http.MethodPost, URL: b.urls[o.op], Host: b.urls[o.op].Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Method: http.MethodPost, URL: u, Host: u.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	// NopCloser over a bytes.Reader is what Transport knows as being in memory: head and body leave in one write.
 	// GetBody stays nil: with it a POST could be sent twice behind our back.
-	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(o.body.bytes)), int64(len(o.body.bytes))
+	req.Body, req.ContentLength = io.NopCloser(o.body.reader()), o.body.length()
 	return req
 }

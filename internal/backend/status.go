@@ -103,10 +103,14 @@ func statusOf(kind string) int {
 		return 400
 	case "authentication_error", "permission_error", "invalid_api_key":
 		return 401
-	case "insufficient_quota", "credit_balance_exhausted":
+	case "insufficient_quota", "credit_balance_exhausted", "billing_error":
 		return 402
 	case "not_found_error", "NotFoundError", "model_not_found":
 		return 404
+	case "request_too_large":
+		return 413
+	case "timeout_error":
+		return 504
 	case "rate_limit_error", "rate_limit_exceeded", "overloaded":
 		return 429
 	case "overloaded_error":
@@ -154,7 +158,7 @@ func (b *Backend) kind(status int, r *report) llm.Kind {
 		return llm.Unavailable
 	case status == 404 || status == 405 || status == 400 && noModel.MatchString(text) || status == 500 && noLoad.MatchString(text):
 		return llm.Gone
-	case status >= 500 && theirs.MatchString(text):
+	case status >= 500 && (theirs.MatchString(text) || unread.MatchString(text)):
 		return llm.Invalid
 	case status == 501: // an operation that this server was not started for
 		return llm.Invalid
@@ -185,6 +189,9 @@ func (r *report) object(s *llm.Scanner, body []byte, outer bool) error {
 	return s.Members(func(name []byte) error {
 		if outer && string(name) == "error" && s.Peek() == '{' {
 			return r.object(s, body, false)
+		}
+		if outer && string(name) == "response" && s.Peek() == '{' { // the end of a Responses stream that failed
+			return r.response(s, body)
 		}
 		at, err := s.Value()
 		if err != nil {
@@ -222,6 +229,17 @@ func (r *report) object(s *llm.Scanner, body []byte, outer bool) error {
 			}
 		}
 		return nil
+	})
+}
+
+// response reads the error of a response object.
+func (r *report) response(s *llm.Scanner, body []byte) error {
+	return s.Members(func(name []byte) error {
+		if string(name) == "error" && s.Peek() == '{' {
+			return r.object(s, body, false)
+		}
+		_, err := s.Value()
+		return err
 	})
 }
 

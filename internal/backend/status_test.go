@@ -97,6 +97,11 @@ var shapes = []struct {
 	{"Google: a bad key", 400, `{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}`, llm.Denied, "API key not valid", 0, ""},
 	{"Anthropic's words: credit", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the API."}}`, llm.Denied, "credit balance", 0, ""},
 	{"Anthropic's words: too long", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`, llm.TooLong, "210000", 400, "context_length_exceeded"},
+	{"Anthropic's words: too large", 413, `{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}`, llm.Invalid, "maximum size", 413, ""},
+	{"Anthropic's words: no money", 402, `{"type":"error","error":{"type":"billing_error","message":"Your account is past due"}}`, llm.Denied, "past due", 0, ""},
+	{"Anthropic's words: its own fault", 500, `{"type":"error","error":{"type":"api_error","message":"Internal server error"},"request_id":"req_1"}`, llm.Refused, "Internal", 0, ""},
+	{"Anthropic's words: a key that is wrong", 401, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}`, llm.Denied, "invalid", 0, ""},
+	{"Anthropic's words: no such model", 404, `{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}`, llm.Gone, "claude-x", 0, ""},
 	{"Anthropic's words: overloaded", 529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, llm.Busy, "Overloaded", 0, ""},
 	{"a router: no credit", 402, `{"error":{"message":"Insufficient credits","code":402}}`, llm.Denied, "Insufficient credits", 0, ""},
 	{"a router: moderation", 403, `{"error":{"message":"Your chosen model requires moderation and your input was flagged","code":403}}`, llm.Invalid, "flagged", 403, ""},
@@ -174,6 +179,11 @@ func TestErrorsInsideAStreamBecomeKinds(t *testing.T) { // C009
 		{"a code in quotes", `{"error":{"message":"x","code":"429"}}`, llm.Busy, 429, 429},
 		{"a text", `{"error":"boom"}`, llm.Refused, 500, 502},
 		{"flat", `{"object":"error","message":"m","type":"BadRequestError","code":400}`, llm.Invalid, 400, 400},
+		{"Messages: overloaded", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, llm.Busy, 529, 429}, // C065
+		{"Messages: its own fault", `{"type":"error","error":{"type":"api_error","message":"boom"}}`, llm.Refused, 500, 502},
+		{"Responses: failed", `{"type":"response.failed","sequence_number":3,"response":{"id":"r","status":"failed","error":{"code":"server_error","message":"m"}}}`, llm.Refused, 500, 502},
+		{"Responses: too long", `{"type":"response.failed","response":{"output":[],"error":{"code":"context_length_exceeded","message":"m"}}}`, llm.TooLong, 500, 400},
+		{"Responses: at its rate", `{"type":"error","code":"rate_limit_exceeded","message":"m","param":null,"sequence_number":1}`, llm.Busy, 429, 429},
 		{"a code that is no status", `{"error":{"message":"m","code":17}}`, llm.Refused, 500, 502},
 		{"nothing", `{"error":{}}`, llm.Refused, 500, 502},
 	} {

@@ -11,7 +11,6 @@
 //	keys      what the names in a map look like: name, alias or param
 //	short     the field that a plain value stands for: models: [m] is models: [{id: m}]
 //	later     a word of the design that this version does not do yet: refused by name
-//	soon      the same for the texts of an enum
 //
 // References (${env:NAME}, ${file:PATH}) are expanded in secret fields only, after the YAML has been parsed, and only as
 // the whole value; there is no default syntax. Nothing else is expanded, so nothing needs an escape: text that looks
@@ -106,18 +105,21 @@ type Traces struct {
 // Backend is one upstream base URL with a dialect and credentials.
 type Backend struct {
 	URL         string   `yaml:"url" required:"true" doc:"base URL; a trailing /v1 is accepted; sim://NAME is a simulated backend"`
-	Server      string   `yaml:"server,omitempty" enum:"openai,llamacpp,ollama,vllm,sglang,lmstudio,tgi,localai" doc:"what answers there: decides its defaults and how its errors are read"`
-	Dialect     string   `yaml:"dialect,omitempty" enum:"openai" soon:"anthropic,responses" doc:"the API spoken there"`
+	Server      string   `yaml:"server,omitempty" enum:"openai,anthropic,llamacpp,ollama,vllm,sglang,lmstudio,tgi,localai" doc:"what answers there: decides its defaults and how its errors are read"`
+	Dialect     string   `yaml:"dialect,omitempty" enum:"openai,anthropic,responses" doc:"the API spoken there: Chat Completions and kin, Messages or Responses (default openai; anthropic for that server)"`
 	Tier        string   `yaml:"tier" required:"true" enum:"floor,gpu,cloud" doc:"floor: CPU, always on; gpu: the resident stack; cloud: outside"`
 	Outside     *bool    `yaml:"outside,omitempty" doc:"whether requests leave the machines you own (default: tier cloud)"`
 	Key         Secret   `yaml:"key,omitempty" doc:"API key, by reference: ${env:NAME} or ${file:PATH}"`
-	KeyHeader   string   `yaml:"key_header,omitempty" doc:"header that carries the key (default Authorization: Bearer)"`
+	KeyHeader   string   `yaml:"key_header,omitempty" doc:"header that carries the key (default Authorization: Bearer; x-api-key for the dialect anthropic)"`
 	CA          string   `yaml:"ca,omitempty" doc:"PEM file with the only authorities trusted for this backend"`
 	Proxy       string   `yaml:"proxy,omitempty" enum:"none,env" doc:"env: use HTTPS_PROXY and kin (default: none)"`
 	Stream      string   `yaml:"stream,omitempty" enum:"always,auto,as_asked" doc:"whether Weir streams upstream for clients who did not ask (default: always for known local servers, else auto)"`
 	Usage       string   `yaml:"usage,omitempty" enum:"ask,leave" doc:"ask: add stream_options.include_usage (default for servers known to take it)"`
 	NullContent string   `yaml:"null_content,omitempty" enum:"keep,empty,null,omit" doc:"what becomes of content: null in history (default per server)"`
 	Developer   string   `yaml:"developer,omitempty" enum:"keep,system" doc:"system: send developer turns as system and merge the leading ones"`
+	Reasoning   string   `yaml:"reasoning,omitempty" enum:"drop,reasoning_content,reasoning" doc:"what becomes of thinking in a translated history: the member of a message that takes it (default per server)"`
+	SystemTurns string   `yaml:"system_turns,omitempty" enum:"keep,user" doc:"user: system turns behind the start of a translated conversation become the user's words in their place (default for local servers, whose templates often refuse them)"`
+	Attribution string   `yaml:"attribution,omitempty" enum:"keep,strip" doc:"strip: leave out the changing line at the head of Claude Code's system prompt, which spoils prefix caches (default for local servers)"`
 	MaxTokens   string   `yaml:"max_tokens_name,omitempty" enum:"keep,max_tokens,max_completion_tokens" doc:"the one name of the limit that this backend takes"`
 	Base64      string   `yaml:"base64,omitempty" enum:"keep,float" doc:"float: ask for plain numbers and encode base64 embeddings here"`
 	IdleConn    Duration `yaml:"idle_conn,omitempty" doc:"how long an unused connection is kept (default 90s; 4s where the server itself closes after 5s: llamacpp, lmstudio, sglang, vllm)"`
@@ -165,9 +167,15 @@ type Param struct {
 
 // Route is a named policy.
 type Route struct {
-	Steps    []Step `yaml:"steps" required:"true" doc:"pools and models to try, in order"`
-	Limits   Limits `yaml:"limits,omitempty" doc:"limits of this route"`
-	Boundary string `yaml:"boundary,omitempty" enum:"any,local" doc:"local: never leaves the machines you own"`
+	Steps     []Step     `yaml:"steps" required:"true" doc:"pools and models to try, in order"`
+	Limits    Limits     `yaml:"limits,omitempty" doc:"limits of this route"`
+	Boundary  string     `yaml:"boundary,omitempty" enum:"any,local" doc:"local: never leaves the machines you own"`
+	Responses *Responses `yaml:"responses,omitempty" doc:"what is kept of the Responses API (default: nothing)"`
+}
+
+// Responses says what is kept of the Responses API. It is the one setting that makes Weir store prompts and answers.
+type Responses struct {
+	Keep Duration `yaml:"keep" required:"true" min:"1m" max:"365d" doc:"how long prompts and answers are stored for previous_response_id, GET and DELETE"`
 }
 
 // Step is one pool and model to try. In YAML it is POOL, POOL/MODEL, POOL/* or {use: …}.

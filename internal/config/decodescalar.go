@@ -133,9 +133,6 @@ func (d *decoder) str(n *yaml.Node, v reflect.Value, p *path, f field) {
 	case !known:
 		d.add(p, unquoted(n), "")
 		return
-	case slices.Contains(f.soon, n.Value):
-		d.add(p, fmt.Sprintf("%s is not built yet in this version: use %s", show(n.Value), either(f.enum)), "")
-		return
 	case len(f.enum) > 0 && !slices.Contains(f.enum, n.Value):
 		d.add(p, fmt.Sprintf("must be one of %s, not %s", strings.Join(f.enum, ", "), show(n.Value)), nearest(n.Value, f.enum))
 		return

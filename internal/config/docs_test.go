@@ -44,7 +44,9 @@ func TestDocsHaveTheServersDefaults(t *testing.T) {
 	text := readDocs(t)
 	for _, name := range sorted(servers) {
 		s := servers[name]
-		want := fmt.Sprintf("| `%s` | `%s` | `%s` | `%s` | `%s` | `%s` |", name, s.stream, s.usage, s.null, s.developer, Duration(s.idle))
+		want := "| `" + strings.Join([]string{
+			name, s.dialect, s.stream, s.usage, s.null, s.developer, s.reasoning, s.system, s.line, Duration(s.idle).String(),
+		}, "` | `") + "` |"
 		if !strings.Contains(text, want) {
 			t.Errorf("docs/config.md lacks the row\n%s", want)
 		}

@@ -38,7 +38,6 @@ type field struct {
 	keys      string
 	min, max  string
 	enum      []string
-	soon      []string
 	omitEmpty bool
 	required  bool
 	short     bool
@@ -57,7 +56,7 @@ func fieldsOf(t reflect.Type) []field {
 		out = append(out, field{
 			key: key, index: i, typ: sf.Type, omitEmpty: option == "omitempty",
 			doc: sf.Tag.Get("doc"), keys: sf.Tag.Get("keys"), min: sf.Tag.Get("min"), max: sf.Tag.Get("max"),
-			enum: list(sf.Tag.Get("enum")), soon: list(sf.Tag.Get("soon")),
+			enum:     list(sf.Tag.Get("enum")),
 			required: sf.Tag.Get("required") != "", short: sf.Tag.Get("short") != "", later: sf.Tag.Get("later") != "",
 		})
 	}

@@ -8,10 +8,14 @@ import (
 
 // traits are what is known about a kind of server. Sources: facts seen by running it, else its documented behaviour.
 type traits struct {
+	dialect   string // what it speaks, if nothing else is said
 	stream    string // always: it streams every chat and completion that it can answer at all
 	usage     string // ask: it takes stream_options.include_usage
 	null      string // empty: some versions refuse content: null in history
 	developer string // system: its chat templates often do not know the role developer
+	reasoning string // the member of a message in which its templates look for thinking of the history
+	system    string // user: its templates often refuse system turns behind the start
+	line      string // strip: its prefix cache is spoilt by the changing line of Claude Code's system prompt
 	idle      time.Duration
 }
 
@@ -24,14 +28,15 @@ const (
 // servers is the table behind the per-server defaults; openai is any server that only says it speaks that API.
 // tgi and localai are not known to take stream_options; tgi refuses null content as an unknown variant.
 var servers = map[string]traits{
-	"openai":   {"auto", "ask", "keep", "keep", longIdle},
-	"llamacpp": {"always", "ask", "empty", "keep", shortIdle},
-	"ollama":   {"always", "ask", "keep", "system", longIdle},
-	"vllm":     {"always", "ask", "keep", "system", shortIdle},
-	"sglang":   {"always", "ask", "keep", "system", shortIdle},
-	"lmstudio": {"always", "ask", "empty", "system", shortIdle},
-	"tgi":      {"always", "leave", "empty", "system", longIdle},
-	"localai":  {"always", "leave", "keep", "system", longIdle},
+	"openai":    {"openai", "auto", "ask", "keep", "keep", "drop", "keep", "keep", longIdle},
+	"anthropic": {"anthropic", "auto", "leave", "keep", "keep", "drop", "keep", "keep", longIdle},
+	"llamacpp":  {"openai", "always", "ask", "empty", "keep", "reasoning_content", "user", "strip", shortIdle},
+	"ollama":    {"openai", "always", "ask", "keep", "system", "drop", "user", "strip", longIdle},
+	"vllm":      {"openai", "always", "ask", "keep", "system", "drop", "user", "strip", shortIdle},
+	"sglang":    {"openai", "always", "ask", "keep", "system", "reasoning_content", "user", "strip", shortIdle},
+	"lmstudio":  {"openai", "always", "ask", "empty", "system", "reasoning_content", "user", "strip", shortIdle},
+	"tgi":       {"openai", "always", "leave", "empty", "system", "drop", "user", "strip", longIdle},
+	"localai":   {"openai", "always", "leave", "keep", "system", "drop", "user", "strip", longIdle},
 }
 
 // Resolve fills in what depends on a backend's server and tier, so that no reader has to know: every choice of a backend
@@ -45,15 +50,18 @@ func (c *Config) Resolve() {
 // resolve fills in one backend; top are the limits of the top level.
 func (b *Backend) resolve(top Limits) {
 	fill(&b.Server, "openai")
-	fill(&b.Dialect, "openai")
 	fill(&b.Proxy, "none")
 	fill(&b.MaxTokens, "keep")
 	fill(&b.Base64, "keep")
 	t := servers[b.Server]
+	fill(&b.Dialect, t.dialect)
 	fill(&b.Stream, t.stream)
 	fill(&b.Usage, t.usage)
 	fill(&b.NullContent, t.null)
 	fill(&b.Developer, t.developer)
+	fill(&b.Reasoning, t.reasoning)
+	fill(&b.SystemTurns, t.system)
+	fill(&b.Attribution, t.line)
 	if b.Outside == nil {
 		outside := b.IsOutside()
 		b.Outside = &outside

@@ -63,6 +63,7 @@ func TestResolveKeepsWhatIsSet(t *testing.T) {
 		Server: "llamacpp", Tier: "cloud", Outside: &inside, Stream: "auto", Usage: "leave", NullContent: "keep", Developer: "system",
 		IdleConn: Duration(time.Minute), Limits: Limits{Connect: Duration(3 * time.Second), Idle: Duration(7 * time.Second)},
 		Dialect: "openai", Proxy: "none", MaxTokens: "keep", Base64: "keep",
+		Reasoning: "reasoning_content", SystemTurns: "user", Attribution: "strip",
 	}
 	if diff := cmp.Diff(want, c.Backends["own"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

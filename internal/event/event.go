@@ -13,6 +13,8 @@ const (
 	Routing Name = "routing"
 	Reroute Name = "reroute"
 	Skip    Name = "skip"
+	Drop    Name = "drop"   // a backend's API has no place for something of the request
+	Repair  Name = "repair" // a poisoned history was mended before a server saw it
 	End     Name = "end"
 	Health  Name = "health"
 	Alert   Name = "alert"
@@ -32,7 +34,7 @@ type Event struct {
 	Tier   string
 	Pool   string
 	Model  string
-	Reason string // reroute, skip, alert: why, from a closed list
+	Reason string // reroute, skip, drop, repair, alert: why, from a closed list
 	Kind   string // skip: the kind of the failed attempt
 	From   string // reroute: the first step, "pool/model"
 	To     string // reroute: the step that answered, "pool/model"; audit: what was changed
@@ -45,7 +47,7 @@ type Event struct {
 // Record is all that is known of one request at its end. Fields of parts that are not built yet stay nil and are written as null.
 type Record struct {
 	Start    time.Time
-	Op       string // chat, completions, embeddings, rerank, models
+	Op       string // chat, completions, embeddings, rerank, models, responses
 	Dialect  string
 	Alias    string // as the client wrote it, cut to 128 bytes
 	Class    string // empty: null

@@ -35,7 +35,7 @@ func appendFact(b []byte, e *Event) []byte {
 			b = appendString(append(b, f.name...), f.value)
 		}
 	}
-	if e.Reason != "" || e.Name == Reroute || e.Name == Skip {
+	if e.Reason != "" || e.Name == Reroute || e.Name == Skip || e.Name == Drop || e.Name == Repair {
 		b = appendText(append(b, `,"reason":`...), e.Reason)
 	}
 	return b

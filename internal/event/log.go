@@ -185,7 +185,7 @@ func painted(b []byte, code string, colour bool, text []byte) []byte {
 
 func nameColour(e *Event) string {
 	switch e.Name {
-	case Reroute, Skip:
+	case Reroute, Skip, Drop, Repair:
 		return yellow
 	case Alert:
 		return red

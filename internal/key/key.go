@@ -31,17 +31,18 @@ const (
 
 // Key is one key without its secret. It is read-only once it is in a Set.
 type Key struct {
-	Name         string
-	Prefix       string // public
-	Aliases      []string
-	Boundary     string // Any or Local
-	Priority     int    // higher goes first
-	RPM          int    // requests in any 60 s; 0 means no limit
-	Concurrent   int    // requests at the same time; 0 means no limit
-	Created      time.Time
-	Expires      time.Time // zero: never
-	Revoked      time.Time // zero: not revoked
-	RotatedUntil time.Time // zero: not replaced; else the end of the overlap with its successor
+	Name          string
+	Prefix        string // public
+	Aliases       []string
+	Boundary      string        // Any or Local
+	Priority      int           // higher goes first
+	RPM           int           // requests in any 60 s; 0 means no limit
+	Concurrent    int           // requests at the same time; 0 means no limit
+	KeepResponses time.Duration // how long its responses are kept for later requests; 0 means not at all
+	Created       time.Time
+	Expires       time.Time // zero: never
+	Revoked       time.Time // zero: not revoked
+	RotatedUntil  time.Time // zero: not replaced; else the end of the overlap with its successor
 
 	hash  [sha256.Size]byte
 	usage *usage // shared by all keys of the same name
@@ -108,7 +109,7 @@ func base62(n *big.Int, width int) string {
 func fromRow(r *store.Key) (*Key, error) {
 	k := &Key{
 		Name: r.Name, Prefix: r.Prefix, Aliases: r.Aliases, Boundary: r.Boundary, Priority: r.Priority, RPM: r.RPM, Concurrent: r.Concurrent,
-		Created: r.Created, Expires: r.Expires, Revoked: r.Revoked, RotatedUntil: r.RotatedUntil,
+		KeepResponses: r.KeepResponses, Created: r.Created, Expires: r.Expires, Revoked: r.Revoked, RotatedUntil: r.RotatedUntil,
 	}
 	if len(r.Hash) != len(k.hash) || len(r.Prefix) != prefixLen {
 		return nil, fmt.Errorf("key %s in the store is damaged: revoke it and add another", r.Prefix)
@@ -123,6 +124,6 @@ func fromRow(r *store.Key) (*Key, error) {
 func (k *Key) row() store.Key {
 	return store.Key{
 		Name: k.Name, Prefix: k.Prefix, Hash: k.hash[:], Aliases: k.Aliases, Boundary: k.Boundary, Priority: k.Priority, RPM: k.RPM,
-		Concurrent: k.Concurrent, Created: k.Created, Expires: k.Expires, Revoked: k.Revoked, RotatedUntil: k.RotatedUntil,
+		Concurrent: k.Concurrent, KeepResponses: k.KeepResponses, Created: k.Created, Expires: k.Expires, Revoked: k.Revoked, RotatedUntil: k.RotatedUntil,
 	}
 }

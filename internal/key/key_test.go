@@ -74,12 +74,12 @@ func TestGenerated(t *testing.T) { // S01
 }
 
 func TestVerifyFindsTheKey(t *testing.T) {
-	s, _, token := fixture(t, Spec{Name: "laptop", Aliases: []string{"coder", "claude-*"}, Boundary: Local, Priority: 3, RPM: 5, Concurrent: 2})
+	s, _, token := fixture(t, Spec{Name: "laptop", Aliases: []string{"coder", "claude-*"}, Boundary: Local, Priority: 3, RPM: 5, Concurrent: 2, KeepResponses: time.Hour})
 	k, err := s.Verify(token, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.Name != "laptop" || k.Boundary != Local || k.Priority != 3 || k.RPM != 5 || k.Concurrent != 2 || k.Prefix != token[5:13] {
+	if k.Name != "laptop" || k.Boundary != Local || k.Priority != 3 || k.RPM != 5 || k.Concurrent != 2 || k.KeepResponses != time.Hour || k.Prefix != token[5:13] {
 		t.Errorf("got %+v", k)
 	}
 }
@@ -224,7 +224,7 @@ func TestExpiryAndOverlap(t *testing.T) { // S05
 		}
 		defer st.Close()
 		change := func() Change { return Change{Store: st, Now: time.Now()} }
-		first, _, err := change().Add(t.Context(), Spec{Name: "a", Expires: time.Now().Add(48 * time.Hour)})
+		first, _, err := change().Add(t.Context(), Spec{Name: "a", Expires: time.Now().Add(48 * time.Hour), KeepResponses: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +238,7 @@ func TestExpiryAndOverlap(t *testing.T) { // S05
 		}
 		time.Sleep(12 * time.Hour)
 		second, k, err := change().Rotate(t.Context(), "a", 24*time.Hour)
-		if err != nil || k.Name != "a" {
+		if err != nil || k.Name != "a" || k.KeepResponses != time.Hour {
 			t.Fatalf("Rotate: %+v, %v", k, err)
 		}
 		if err := s.Reload(t.Context()); err != nil {
@@ -279,6 +279,8 @@ func TestChangesThatAreRefused(t *testing.T) {
 		"past expiry":            {Spec{Name: "b", Expires: c.Now.Add(-time.Second)}, "expires"},
 		"negative rpm":           {Spec{Name: "b", RPM: -1}, "rpm"},
 		"too many at once":       {Spec{Name: "b", Concurrent: 1 << 40}, "concurrent"},
+		"kept for a moment":      {Spec{Name: "b", KeepResponses: time.Second}, "keep-responses"},
+		"kept for ever":          {Spec{Name: "b", KeepResponses: 1 << 62}, "keep-responses"},
 	} {
 		if _, _, err := c.Add(t.Context(), tt.spec); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want a word about %q", name, err, tt.want)

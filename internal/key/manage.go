@@ -18,17 +18,20 @@ const (
 	maxRPM      = 100_000 // its window is kept exactly: 24 bytes per request in it
 	maxAtOnce   = 1_000_000
 	maxPriority = 1000
+	minKeep     = time.Minute
+	maxKeep     = 365 * 24 * time.Hour
 )
 
 // Spec is what a new key is to be.
 type Spec struct {
-	Name       string
-	Aliases    []string
-	Boundary   string    // empty: Any
-	Expires    time.Time // zero: never
-	Priority   int
-	RPM        int
-	Concurrent int
+	Name          string
+	Aliases       []string
+	Boundary      string    // empty: Any
+	Expires       time.Time // zero: never
+	Priority      int
+	RPM           int
+	Concurrent    int
+	KeepResponses time.Duration // zero: not at all
 }
 
 // Change says who changes keys and when. A Set of the same process must be Reloaded afterwards; other processes see
@@ -100,7 +103,8 @@ func (c Change) Rotate(ctx context.Context, nameOrPrefix string, overlap time.Du
 		if old == nil {
 			return nil, store.Fact{}, missing(rows, nameOrPrefix)
 		}
-		spec := Spec{Name: old.Name, Aliases: old.Aliases, Boundary: old.Boundary, Priority: old.Priority, RPM: old.RPM, Concurrent: old.Concurrent}
+		spec := Spec{Name: old.Name, Aliases: old.Aliases, Boundary: old.Boundary, Priority: old.Priority, RPM: old.RPM, Concurrent: old.Concurrent,
+			KeepResponses: old.KeepResponses}
 		if !old.Expires.IsZero() {
 			spec.Expires = c.Now.Add(old.Expires.Sub(old.Created))
 		}
@@ -137,7 +141,7 @@ func newKey(rows []store.Key, spec Spec, now time.Time) (string, Key) {
 	}
 	return token, Key{
 		Name: spec.Name, Prefix: prefix, Aliases: spec.Aliases, Boundary: spec.Boundary, Priority: spec.Priority, RPM: spec.RPM,
-		Concurrent: spec.Concurrent, Created: now, Expires: spec.Expires, hash: hash,
+		Concurrent: spec.Concurrent, KeepResponses: spec.KeepResponses, Created: now, Expires: spec.Expires, hash: hash,
 	}
 }
 
@@ -180,7 +184,11 @@ func describe(k *Key) string {
 	if !k.Expires.IsZero() {
 		expires = "expires " + k.Expires.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s, boundary %s, %s, priority %d, rpm %d, concurrent %d", aliases, k.Boundary, expires, k.Priority, k.RPM, k.Concurrent)
+	text := fmt.Sprintf("%s, boundary %s, %s, priority %d, rpm %d, concurrent %d", aliases, k.Boundary, expires, k.Priority, k.RPM, k.Concurrent)
+	if k.KeepResponses > 0 {
+		text += fmt.Sprintf(", keeps responses for %v", k.KeepResponses)
+	}
+	return text
 }
 
 // check tells every fault of the spec at once.
@@ -201,6 +209,8 @@ func (s *Spec) check(now time.Time) error {
 	fault(s.Priority < -maxPriority || s.Priority > maxPriority, "priority %d: must be between %d and %d", s.Priority, -maxPriority, maxPriority)
 	fault(s.RPM < 0 || s.RPM > maxRPM, "rpm %d: must be between 0 (no limit) and %d", s.RPM, maxRPM)
 	fault(s.Concurrent < 0 || s.Concurrent > maxAtOnce, "concurrent %d: must be between 0 (no limit) and %d", s.Concurrent, maxAtOnce)
+	fault(s.KeepResponses != 0 && (s.KeepResponses < minKeep || s.KeepResponses > maxKeep),
+		"keep-responses %v: must be between 1m and 365d, or 0 (not at all)", s.KeepResponses)
 	return errors.Join(errs...)
 }
 

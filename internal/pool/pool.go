@@ -38,6 +38,16 @@ type Pool struct {
 	learnt  atomic.Int64 // the window that a refusal told of
 }
 
+// Serves reports whether every backend of the pool can be called for r.
+func (p *Pool) Serves(r *llm.Request) bool {
+	for _, b := range p.Backends {
+		if !b.Serves(r) {
+			return false
+		}
+	}
+	return true
+}
+
 type member struct {
 	*Breaker
 	backend *backend.Backend
@@ -220,6 +230,8 @@ func (l *Lease) judge(err error) {
 	e := llm.AsError(err)
 	v := neutral
 	switch {
+	case l.op == llm.Count: // a counter says nothing of who answers
+		err = nil
 	case err == nil:
 		v = good
 	case e.Kind.Blames() || e.Kind == llm.Busy && l.trial:
@@ -259,6 +271,9 @@ func (p *Pool) learnFrom(now time.Time, l *Lease, e *llm.Error) {
 		short   = 2 * time.Second // a pause up to this is waited out by a retry
 		warming = 2 * time.Second
 	)
+	if l.op.Passes() && (e.Kind == llm.Gone || e.Kind == llm.Denied) {
+		return // most servers have no such path, and no small probe could show that it is back
+	}
 	switch e.Kind {
 	case llm.Busy, llm.Unavailable:
 		if e.RetryAfter > short {

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"weir/internal/backend"
@@ -32,11 +33,16 @@ func (x *run) attempt(ctx context.Context, s *route.Step, how how) (err error) {
 	x.rec.Queue += lease.Queued
 
 	ans, err := lease.Backend.Call(ctx, x.call(p, s, a, how))
+	x.repaired(s)
 	if err != nil {
 		return err
 	}
+	x.lost(s, ans.Lost)
 	defer ans.Close()
 	a.Status = ans.Status
+	if x.req.Op.Passes() {
+		return x.pass(ans, &lease, s, a)
+	}
 	if ans.IsStream() {
 		return x.live(ans, &lease, s, a, p)
 	}
@@ -61,6 +67,26 @@ func (x *run) call(p *pool.Pool, s *route.Step, a *event.Attempt, how how) *back
 		c.Trace = string(event.AppendTraceparent(nil, x.rec.Trace, a.Span, x.rec.Traced))
 	}
 	return c
+}
+
+// lost records what the step's backend was not shown, because its API has no place for it.
+func (x *run) lost(s *route.Step, what []string) {
+	if len(what) > 0 {
+		x.emit(event.Event{Name: event.Drop, Request: x.req.ID, Route: x.rec.Route, Tier: s.Tier, Pool: s.Pool, Model: s.Model,
+			Reason: "dialect", Detail: strings.Join(what, ", ")})
+	}
+}
+
+// repaired records, once for a request, what had to be mended in its history.
+func (x *run) repaired(s *route.Step) {
+	if x.req.Repair == nil || x.told {
+		return
+	}
+	x.told = true
+	for _, note := range x.req.Repair.Notes {
+		x.emit(event.Event{Name: event.Repair, Request: x.req.ID, Route: x.rec.Route, Tier: s.Tier, Pool: s.Pool, Model: s.Model,
+			Reason: "history", Detail: note})
+	}
 }
 
 // note completes the attempt's entry in the record.

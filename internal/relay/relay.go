@@ -4,6 +4,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,6 +24,9 @@ type Graph struct {
 	CommitAfter time.Duration // headers and comments go to streaming clients after this time without content
 	Version     string
 	Trace       bool // make a trace where the client brings none
+
+	// Tokens estimates a prompt for a model where no server counts it.
+	Tokens func(c *llm.Conversation, model string) (int, error)
 }
 
 // Relay serves requests on the current graph. It is safe for concurrent use.
@@ -52,6 +56,16 @@ func (r *Relay) Models(c *llm.Caller) []llm.Listed {
 	return list
 }
 
+// Keeps returns how long the responses of the route that model stands for are kept for c, 0 for not at all, and whether
+// that route never leaves the machines you own.
+func (r *Relay) Keeps(model string, c *llm.Caller) (keep time.Duration, local bool) {
+	found, ok := r.graph.Load().Table.Find(model)
+	if !ok || !c.Allows(model) {
+		return 0, false
+	}
+	return found.Keep, found.Local
+}
+
 // run is one request under way.
 type run struct {
 	*Graph
@@ -67,6 +81,7 @@ type run struct {
 	generations int
 	window      int  // a prompt was too long for this many tokens: only larger windows are tried
 	committed   bool // content has left: no other step may follow
+	told        bool // the repairs of the history are recorded
 }
 
 // Serve carries req through its plan and sends the answer to out. It fills in rec. An error is an *llm.Error that has
@@ -76,6 +91,9 @@ func (r *Relay) Serve(ctx context.Context, req *llm.Request, c *llm.Caller, rec 
 	rec.Version = x.Version
 	if err := x.plan(); err != nil {
 		return err
+	}
+	if req.Op == llm.Count {
+		return x.count(ctx, &x.steps[0])
 	}
 	if req.Stream {
 		out.Patience(x.CommitAfter)
@@ -97,6 +115,9 @@ func (x *run) plan() error {
 	x.rec.Route = x.route.Name
 	var skipped []route.Skip
 	x.steps, skipped = x.route.Plan(route.Need{Op: x.req.Op, Model: x.req.Model, Local: x.caller.Local})
+	if x.req.Op != llm.Count { // what no server counts is estimated
+		x.steps, skipped = x.able(skipped)
+	}
 	for _, s := range skipped {
 		x.skip(&s.Step, s.Reason, nil)
 	}
@@ -106,6 +127,19 @@ func (x *run) plan() error {
 	}
 	x.first = x.steps[0].Name()
 	return nil
+}
+
+// able leaves out the steps whose backends have no such operation.
+func (x *run) able(skipped []route.Skip) ([]route.Step, []route.Skip) {
+	keep := x.steps[:0]
+	for _, s := range x.steps {
+		if x.Pools[s.Pool].Serves(x.req) {
+			keep = append(keep, s)
+		} else {
+			skipped = append(skipped, route.Skip{Step: s, Reason: "endpoint"})
+		}
+	}
+	return keep, skipped
 }
 
 func names(steps []route.Step) string {
@@ -138,6 +172,10 @@ func (x *run) unknown() error {
 func (x *run) none(skipped []route.Skip) error {
 	e := llm.Errorf(llm.None, "no step of route %q can serve this request", x.route.Name)
 	e.Final = true
+	if !slices.ContainsFunc(skipped, func(s route.Skip) bool { return s.Reason != "endpoint" }) {
+		e = llm.Errorf(llm.Invalid, "model %q does not take %s requests", short(x.req.Model), x.req.Op) // C145
+		e.Param, e.Code = "model", "unsupported_endpoint"
+	}
 	for i, s := range skipped {
 		sep := "; "
 		if i == 0 {
@@ -150,7 +188,8 @@ func (x *run) none(skipped []route.Skip) error {
 
 var why = map[string]string{
 	"boundary": "is outside, and this request may not leave the machines you own",
-	"model":    "serves another model, and vectors of two models cannot be compared",
+	"endpoint": "has no such operation",
+	"model":    "serves another model, and the vectors, texts or images of two models cannot stand for each other",
 }
 
 // skip records a step that is not taken, or that failed.

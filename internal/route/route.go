@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/internal/config"
 	"weir/internal/llm"
@@ -30,6 +31,7 @@ func (s *Step) Name() string { return s.Pool + "/" + s.Model }
 type Route struct {
 	Name  string
 	Local bool
+	Keep  time.Duration // how long responses are kept for later requests; 0: not at all
 	Steps []Step
 }
 
@@ -105,6 +107,9 @@ func (t *Table) pool(c *config.Config, name string, p *config.Pool) {
 
 func newRoute(c *config.Config, name string, r *config.Route) *Route {
 	out := &Route{Name: name, Local: r.Boundary == "local"}
+	if r.Responses != nil {
+		out.Keep = r.Responses.Keep.D()
+	}
 	for _, s := range r.Steps {
 		out.Steps = append(out.Steps, newStep(c, s, r.Limits))
 	}
@@ -173,8 +178,9 @@ type Need struct {
 	Local bool   // the request may not leave the machines you own
 }
 
-// Plan returns the steps left for a request, in order, and those left out with the reason. Embeddings and rerank keep
-// the model of the route's first step, even where that step is left out: vectors and scores of two models cannot be compared.
+// Plan returns the steps left for a request, in order, and those left out with the reason. What does not generate text
+// keeps the model of the route's first step, even where that step is left out: vectors and scores of two models cannot be
+// compared, and sound and images are not the same.
 func (r *Route) Plan(n Need) (steps []Step, skipped []Skip) {
 	steps = make([]Step, 0, len(r.Steps))
 	var first string

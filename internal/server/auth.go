@@ -31,6 +31,7 @@ func (x *exchange) authenticate() error {
 	}
 	x.rec.KeyName, x.rec.KeyID = k.Name, k.Prefix
 	x.caller = llm.Caller{Key: k.Name, Prefix: k.Prefix, Priority: k.Priority, Local: k.Boundary == key.Local, May: k.Allows}
+	x.keep = k.KeepResponses
 	if len(k.Aliases) == 0 {
 		x.caller.May = nil
 	}

@@ -22,18 +22,31 @@ func infer(op llm.Op) func(*Server, *exchange) error {
 		if err != nil {
 			return err
 		}
-		req, err := s.OpenAI.Decode(op, body, s.MaxDepth)
+		req, err := x.dialect.Decode(op, body, s.MaxDepth)
 		if err != nil {
 			recycle(body)
 			return err
 		}
-		req.ID = x.id
-		req.Hops = strings.Join(x.r.Header["X-Weir-Hop"], ", ")
 		req.Recycles(recycle)
-		defer req.Release()
-		x.shape(req)
-		return s.Relay.Serve(x.r.Context(), req, &x.caller, x.rec, &x.reply)
+		if op.Passes() { // its answer is of its own kind: nothing may be sent before it
+			req.Path, req.Stream = x.r.URL.Path, false
+		}
+		if req, err = x.recall(req); err != nil {
+			return err
+		}
+		return x.hand(req)
 	}
+}
+
+// hand gives a request that was read to the relay.
+func (x *exchange) hand(req *llm.Request) error {
+	req.ID = x.id
+	req.Hops = strings.Join(x.r.Header["X-Weir-Hop"], ", ")
+	defer req.Release()
+	x.req = req
+	x.up(req)
+	x.shape(req)
+	return x.Relay.Serve(x.r.Context(), req, &x.caller, x.rec, &x.reply)
 }
 
 // shape notes sizes in the record, never texts.
@@ -58,24 +71,11 @@ func recycle(b []byte) {
 
 // read takes the whole body into one buffer, after checking all that the headers tell of it.
 func (x *exchange) read() ([]byte, error) {
-	h := x.r.Header
-	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		e := llm.Errorf(llm.Invalid, "request bodies must not be compressed (Content-Encoding: %s)", short(enc))
-		e.Status, e.Code = http.StatusUnsupportedMediaType, "unsupported_encoding"
-		return nil, e
+	if !isJSON(x.r.Header.Get("Content-Type")) {
+		return nil, x.wrongType("application/json")
 	}
-	if !isJSON(h.Get("Content-Type")) {
-		e := llm.Errorf(llm.Invalid, "send the body with Content-Type: application/json")
-		e.Status, e.Code = http.StatusUnsupportedMediaType, "unsupported_content_type"
-		return nil, e
-	}
-	if hops := h.Values("X-Weir-Hop"); len(hops) > 0 {
-		if err := x.hop(strings.Join(hops, ",")); err != nil {
-			return nil, err
-		}
-	}
-	if x.r.ContentLength > x.MaxBody {
-		return nil, x.tooLarge()
+	if err := x.admit(); err != nil {
+		return nil, err
 	}
 	return x.fill()
 }
@@ -106,11 +106,7 @@ func (x *exchange) fill() ([]byte, error) {
 	}
 	var due time.Time
 	for {
-		if now := time.Now(); x.BodyTimeout > 0 && due.Sub(now) < x.BodyTimeout/2 {
-			due = now.Add(x.BodyTimeout)
-			_ = x.rc.SetReadDeadline(due)
-		}
-		n, err := x.r.Body.Read(buf[len(buf):cap(buf)])
+		n, err := x.pull(buf[len(buf):cap(buf)], &due)
 		buf = buf[:len(buf)+n]
 		switch {
 		case int64(len(buf)) > x.MaxBody:

@@ -21,17 +21,19 @@ type reply struct {
 	limit    time.Duration
 	deadline time.Time // of the next writes, renewed when it comes near
 	begun    bool      // headers have left
+	sent     bool      // and more than pings
 	ended    bool
 	values   [10]string // of headers, one array for all their slices
 	n        int
 	late     []byte // headers that were named after the others had left, as JSON members
 	pinger   *time.Timer
+	tap      func(piece []byte, whole bool) // sees what is about to leave; nil: nobody does
 }
 
 var _ llm.Client = (*reply)(nil)
 
 func (p *reply) begin(w http.ResponseWriter, s *Server) {
-	p.w, p.dialect, p.limit = w, s.OpenAI, s.WriteTimeout
+	p.w, p.limit = w, s.WriteTimeout
 	p.rc = http.NewResponseController(w)
 }
 
@@ -103,6 +105,9 @@ func (p *reply) open() {
 
 // Send sends a piece of a stream at once.
 func (p *reply) Send(b []byte) error {
+	if p.tap != nil {
+		p.tap(b, false)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pinger != nil {
@@ -112,6 +117,7 @@ func (p *reply) Send(b []byte) error {
 	if !p.begun {
 		p.open()
 	}
+	p.sent = true
 	return p.write(b)
 }
 
@@ -137,6 +143,9 @@ func (p *reply) hurry() {
 
 // Last sends the end of a stream, after a comment with the headers that came too late.
 func (p *reply) Last(b []byte) error {
+	if p.tap != nil {
+		p.tap(b, false)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
@@ -161,6 +170,9 @@ func (p *reply) comment() []byte {
 
 // Answer sends a whole answer.
 func (p *reply) Answer(body []byte) error {
+	if p.tap != nil {
+		p.tap(body, true)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
@@ -184,8 +196,9 @@ func (p *reply) stop() {
 }
 
 // fail tells the client of a failure: as an HTTP error while the status is free, else as the one last event of the
-// stream. It reports whether the connection must be cut, because a stream had begun.
-func (p *reply) fail(d Dialect, e *llm.Error) (cut bool) {
+// stream of r, which is nil before it was decoded. It reports whether the connection must be cut, because a stream had
+// begun.
+func (p *reply) fail(e *llm.Error, r *llm.Request) (cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
@@ -194,21 +207,25 @@ func (p *reply) fail(d Dialect, e *llm.Error) (cut bool) {
 	p.ended = true
 	p.hurry()
 	if p.begun {
-		_, _ = p.w.Write(d.AppendStreamError(p.comment(), e))
+		if last := p.comment(); p.sent && r != nil && r.Broken != nil {
+			_, _ = p.w.Write(r.Broken.AppendBroken(last, e))
+		} else {
+			_, _ = p.w.Write(p.dialect.AppendStreamError(last, e))
+		}
 		_ = p.rc.Flush()
 		return true
 	}
 	p.begun = true
 	h := p.w.Header()
 	retryHeaders(h, e)
-	body := d.AppendError(nil, e)
+	body := p.dialect.AppendError(nil, e)
 	h["Content-Type"] = jsonContent
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	h.Set("Cache-Control", "no-store")
 	if e.Kind == llm.Unauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="weir"`)
 	}
-	p.w.WriteHeader(e.HTTPStatus())
+	p.w.WriteHeader(p.dialect.Status(e))
 	_, _ = p.w.Write(body)
 	return false
 }

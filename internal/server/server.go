@@ -24,14 +24,21 @@ import (
 type Relay interface {
 	Serve(ctx context.Context, r *llm.Request, c *llm.Caller, rec *event.Record, out llm.Client) error
 	Models(c *llm.Caller) []llm.Listed
+	// Keeps returns how long the responses of a model's route are kept, 0 for not at all, and whether it is a local one.
+	Keeps(model string, c *llm.Caller) (keep time.Duration, local bool)
 }
 
 // Dialect reads the requests of one API and writes its errors.
 type Dialect interface {
 	Name() string
 	Decode(op llm.Op, body []byte, maxDepth int) (*llm.Request, error)
+	// Status returns the HTTP status for e, which clients of this API know how to take.
+	Status(e *llm.Error) int
+	// AppendError appends the body of an HTTP error.
 	AppendError(dst []byte, e *llm.Error) []byte
+	// AppendStreamError appends the one event that ends a stream in which nothing was sent yet.
 	AppendStreamError(dst []byte, e *llm.Error) []byte
+	// AppendPing appends what keeps a waiting stream alive.
 	AppendPing(dst []byte) []byte
 }
 
@@ -39,6 +46,9 @@ type Dialect interface {
 type Options struct {
 	Relay        Relay
 	OpenAI       Dialect
+	Anthropic    Dialect
+	Responses    Dialect
+	Keeper       Keeper
 	Keys         *key.Set // nil: no key is asked for
 	Emit         func(event.Event)
 	Log          *slog.Logger
@@ -46,6 +56,7 @@ type Options struct {
 	Trusted      []netip.Prefix
 	MaxBody      int64
 	MaxDepth     int
+	Uploads      string        // folder for the files of large forms; empty: that of the system
 	BodyTimeout  time.Duration // in which body bytes must keep coming
 	WriteTimeout time.Duration // that a client may take for one write
 	Hop          string        // this instance, in X-Weir-Hop
@@ -68,8 +79,9 @@ type Server struct {
 }
 
 type endpoint struct {
-	method string
-	serve  func(*Server, *exchange) error
+	method  string
+	serve   func(*Server, *exchange) error
+	dialect Dialect // nil: openai
 }
 
 // New returns a server. It starts nothing.
@@ -79,12 +91,24 @@ func New(o Options) *Server {
 		s.any = s.any || h == "*"
 		s.hosts[strings.ToLower(h)] = true
 	}
+	post := func(op llm.Op, d Dialect) endpoint { return endpoint{http.MethodPost, infer(op), d} }
+	form := func(op llm.Op) endpoint { return endpoint{http.MethodPost, media(op), s.OpenAI} }
 	s.routes = map[string]endpoint{
-		"/v1/chat/completions": {http.MethodPost, infer(llm.Chat)},
-		"/v1/completions":      {http.MethodPost, infer(llm.Completions)},
-		"/v1/embeddings":       {http.MethodPost, infer(llm.Embeddings)},
-		"/v1/rerank":           {http.MethodPost, infer(llm.Rerank)},
-		"/v1/models":           {http.MethodGet, (*Server).models},
+		"/v1/chat/completions":       post(llm.Chat, s.OpenAI),
+		"/v1/completions":            post(llm.Completions, s.OpenAI),
+		"/v1/embeddings":             post(llm.Embeddings, s.OpenAI),
+		"/v1/rerank":                 post(llm.Rerank, s.OpenAI),
+		"/v1/messages":               post(llm.Chat, s.Anthropic),
+		"/v1/messages/count_tokens":  post(llm.Count, s.Anthropic),
+		"/v1/responses":              post(llm.Chat, s.Responses),
+		"/v1/responses/input_tokens": post(llm.Count, s.Responses),
+		"/v1/audio/speech":           post(llm.Audio, s.OpenAI),
+		"/v1/audio/transcriptions":   form(llm.Audio),
+		"/v1/audio/translations":     form(llm.Audio),
+		"/v1/images/generations":     post(llm.Images, s.OpenAI),
+		"/v1/images/edits":           form(llm.Images),
+		"/v1/images/variations":      form(llm.Images),
+		"/v1/models":                 {http.MethodGet, (*Server).models, nil},
 	}
 	return s
 }
@@ -112,9 +136,11 @@ type exchange struct {
 	rec       *event.Record
 	id        string
 	op        llm.Op
+	req       *llm.Request // nil before it is decoded
 	caller    llm.Caller
 	drained   bool // the body was read to its end
 	admission key.Admission
+	keep      time.Duration // how long the key has its responses kept
 }
 
 // ServeHTTP answers one request.
@@ -163,6 +189,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	x.reply.begin(w, s)
 	h := w.Header()
 	h["X-Weir-Request"] = []string{x.id}
+	x.speak(s.spoken(r))
 	x.trace()
 	s.Emit(event.Event{Time: x.rec.Start, Name: event.Start, Request: x.id})
 	return x
@@ -196,8 +223,8 @@ func (x *exchange) serve() error {
 	end, ok := x.routes[x.r.URL.Path]
 	if !ok || x.r.URL.RawPath != "" {
 		if rest, is := strings.CutPrefix(x.r.URL.Path, "/v1/models/"); is && rest != "" {
-			end = endpoint{http.MethodGet, (*Server).model}
-		} else {
+			end = endpoint{http.MethodGet, (*Server).model, nil}
+		} else if end, ok = x.keptEndpoint(x.r); !ok {
 			return x.noPath()
 		}
 	}
@@ -232,12 +259,12 @@ func (x *exchange) end(err error) (cut bool) {
 	r := x.rec
 	if err != nil {
 		e := x.meant(err)
-		r.Kind, r.Message, r.Status = e.Kind.String(), e.Msg, e.HTTPStatus()
+		r.Kind, r.Message, r.Status = e.Kind.String(), e.Msg, x.dialect.Status(e)
 		if e.Kind == llm.Internal {
 			x.Log.Error("request failed", "request", x.id, "err", err)
 		}
 		// Who left is told nothing, but the cut: an empty 200 would look like an answer to a client that closed one half only.
-		cut = e.Kind == llm.Canceled || x.fail(x.OpenAI, e)
+		cut = e.Kind == llm.Canceled || x.fail(x.told(e), x.req)
 		if e.Kind != llm.Canceled && x.begun && cut {
 			r.Status = http.StatusOK // what the client saw
 		}

@@ -14,8 +14,8 @@ const (
 	vacuumStep = "256"                 // pages given back at a time
 )
 
-// Run deletes what is older than Keep and, beyond MaxSize, what is oldest, in small steps, until ctx ends. It also
-// says so, loudly and once, when the file was taken away under the running Weir.
+// Run deletes what is older than Keep and, beyond MaxSize, what is oldest, and responses that have expired, in small
+// steps, until ctx ends. It also says so, loudly and once, when the file was taken away under the running Weir.
 func (s *Store) Run(ctx context.Context) {
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
@@ -42,6 +42,9 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 		if err := s.pruneOlder(ctx, table, now.Add(-s.opts.Keep)); err != nil {
 			return err
 		}
+	}
+	if err := s.pruneResponses(ctx, now); err != nil {
+		return err
 	}
 	return s.pruneSize(ctx)
 }
@@ -72,7 +75,11 @@ func (s *Store) pruneOlder(ctx context.Context, table string, before time.Time) 
 func (s *Store) pruneSize(ctx context.Context) error {
 	for {
 		used, err := s.Size(ctx)
-		if err != nil || used <= s.opts.MaxSize {
+		if err != nil {
+			return err
+		}
+		kept, err := s.responsesSize(ctx) // they have bounds of their own
+		if err != nil || used-kept <= s.opts.MaxSize {
 			return err
 		}
 		table, err := s.oldest(ctx)

@@ -1,6 +1,7 @@
 // Package store keeps what Weir must remember in one SQLite file of its data folder: a row per request, facts without
-// a request, keys, prefill rates and small settings. It holds neither prompts nor answers nor secrets: of a key only
-// its hash. Words such as `weir keys` open the same file beside a running Weir (WAL, busy timeout).
+// a request, keys, prefill rates, small settings, and the responses that a key or route says are kept. Nothing else in
+// it holds prompts or answers, and nothing holds secrets: of a key only its hash. Words such as `weir keys` open the
+// same file beside a running Weir (WAL, busy timeout).
 package store
 
 import (
@@ -36,7 +37,8 @@ type Options struct {
 	KeepCorrupt bool
 	// Log takes warnings and errors; nil is silent.
 	Log *slog.Logger
-	// Keep is the age and MaxSize the bytes beyond which Run deletes the oldest events; zero means 30 days and 1 GiB.
+	// Keep is the age and MaxSize the bytes beyond which Run deletes the oldest events; zero means 30 days and 1 GiB. Kept
+	// responses do not count.
 	Keep    time.Duration
 	MaxSize int64
 }
@@ -190,6 +192,7 @@ func (s *Store) openExisting(ctx context.Context) error {
 
 func (s *Store) openAndMigrate(ctx context.Context) error {
 	db, err := openDB(s.path, "auto_vacuum(incremental)", "journal_mode(WAL)", "synchronous(normal)",
+		"secure_delete(on)", // a response that is deleted is gone from the file
 		fmt.Sprintf("journal_size_limit(%d)", walLimit))
 	if err != nil {
 		return err
