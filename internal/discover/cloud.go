@@ -12,19 +12,23 @@ type Cloud struct {
 	URL  string
 }
 
-// vendor is one row of the table of keys. A vendor without a URL speaks a dialect that is still to come.
+// vendor is one row of the table of keys.
 type vendor struct {
 	env, name, url string
+	server         Kind
 	elsewhere      string // a variable that, when set to another host, says the key belongs there
 	prefix         string // of the vendor's model names that clients write as they are; empty means none
 	example        string // what the user writes after the pool's name
 }
 
 var vendors = []vendor{
-	{"OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "OPENAI_BASE_URL", "gpt-*", "gpt-..."},
-	{"OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1", "", "", "VENDOR/MODEL"},
-	{"ANTHROPIC_API_KEY", "anthropic", "", "", "", ""},
+	{"OPENAI_API_KEY", "openai", "https://api.openai.com/v1", OpenAI, "OPENAI_BASE_URL", "gpt-*", "gpt-..."},
+	{"OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1", OpenAI, "", "", "VENDOR/MODEL"},
+	{"ANTHROPIC_API_KEY", "anthropic", "https://api.anthropic.com", anthropicServer, "ANTHROPIC_BASE_URL", "claude-*", "claude-..."},
 }
+
+// anthropicServer is the vendor's own word for server; nothing of the kind runs on loopback.
+const anthropicServer Kind = "anthropic"
 
 func vendorOf(c Cloud) vendor {
 	for _, v := range vendors {
@@ -42,9 +46,6 @@ func clouds(env func(string) string, tell func(Step)) (found []Cloud, notes []st
 		words := "not set"
 		switch {
 		case strings.TrimSpace(env(v.env)) == "":
-		case v.url == "":
-			words = "set, but Weir does not speak " + v.name + "'s dialect yet; left out"
-			notes = append(notes, v.env+" is set. It is not used yet: Weir does not speak that vendor's dialect (Messages) so far.")
 		case v.points(env):
 			words = "set, but " + v.elsewhere + " says that it is another server's key; left out"
 			notes = append(notes, v.env+" is set, but so is "+v.elsewhere+", to another host: the key is not sent to "+v.name+".",

@@ -147,7 +147,7 @@ func TestLookKeepsTheOrderOfLookingAndShowsEveryLook(t *testing.T) {
 			t.Errorf("a key is shown: %q", s.Line)
 		}
 	}
-	want := map[string]bool{gone: false, a.addr: true, b.addr: true, "OPENAI_API_KEY": true, "OPENROUTER_API_KEY": false, "ANTHROPIC_API_KEY": false}
+	want := map[string]bool{gone: false, a.addr: true, b.addr: true, "OPENAI_API_KEY": true, "OPENROUTER_API_KEY": false, "ANTHROPIC_API_KEY": true}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}

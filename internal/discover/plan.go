@@ -268,7 +268,7 @@ func (p *plan) addSide(s Server, name string, u sideUse) {
 // vendor, and Weir asks no vendor at start.
 func (p *plan) addCloud(c Cloud) {
 	v := vendorOf(c)
-	p.backends = append(p.backends, backendRow{name: c.Name, url: c.URL, server: string(OpenAI), tier: tierCloud, key: "${env:" + c.Env + "}",
+	p.backends = append(p.backends, backendRow{name: c.Name, url: c.URL, server: string(v.server), tier: tierCloud, key: "${env:" + c.Env + "}",
 		notes: []string{"The key stays in the environment: this file only names the variable. Calls cost money."}})
 	p.pools = append(p.pools, poolRow{name: c.Name, backend: c.Name, cap: 4, models: []string{"*"},
 		notes: []string{"\"*\" takes any model of the vendor: ask for " + c.Name + "/" + v.example + ".",

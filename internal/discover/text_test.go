@@ -82,11 +82,12 @@ func results() map[string]Result {
 	away.Own = false
 	openai := Cloud{Name: "openai", Env: "OPENAI_API_KEY", URL: "https://api.openai.com/v1"}
 	router := Cloud{Name: "openrouter", Env: "OPENROUTER_API_KEY", URL: "https://openrouter.ai/api/v1"}
+	claude := Cloud{Name: "anthropic", Env: "ANTHROPIC_API_KEY", URL: "https://api.anthropic.com"}
 	return map[string]Result{
 		"simulated":   {},
 		"one_llama":   {Servers: []Server{llama}},
 		"ollama":      {Servers: []Server{ollama}},
-		"all_tiers":   {Servers: []Server{llama, ollama, server("127.0.0.1:8000", VLLM, qwen32)}, Clouds: []Cloud{openai, router}, Notes: []string{"ANTHROPIC_API_KEY is set. It is not used yet."}},
+		"all_tiers":   {Servers: []Server{llama, ollama, server("127.0.0.1:8000", VLLM, qwen32)}, Clouds: []Cloud{openai, router, claude}},
 		"another_box": {Servers: []Server{llama, away}},
 		"loading":     {Servers: []Server{{Addr: "127.0.0.1:8080", Own: true, Kind: LlamaCPP, State: Loading}}},
 		"locked":      {Servers: []Server{{Addr: "127.0.0.1:8080", Own: true, Kind: LlamaCPP, State: Locked}, server("127.0.0.1:11434", Ollama)}},
@@ -136,7 +137,7 @@ func TestConfigProposesTiers(t *testing.T) {
 		auto []string
 	}{
 		{"one_llama", map[string]string{"llamacpp": "floor"}, []string{"llamacpp/qwen3-4b"}},
-		{"all_tiers", map[string]string{"llamacpp": "floor", "ollama": "floor", "vllm": "gpu", "openai": "cloud", "openrouter": "cloud"},
+		{"all_tiers", map[string]string{"llamacpp": "floor", "ollama": "floor", "vllm": "gpu", "openai": "cloud", "openrouter": "cloud", "anthropic": "cloud"},
 			[]string{"vllm/Qwen/Qwen3-32B-AWQ", "llamacpp/qwen3-4b", "ollama/tiny:latest"}},
 		{"equals", map[string]string{"llamacpp": "floor", "llamacpp-2": "floor", "local": "floor"}, []string{"llamacpp/qwen3-4b", "llamacpp-2/qwen3-4b", "local/x"}},
 		{"simulated", map[string]string{"floor": "floor", "gpu": "gpu", "cloud": "cloud"}, []string{"gpu/sim-gpu", "floor/sim-floor", "cloud/sim-cloud"}},
@@ -236,7 +237,8 @@ func TestCloudsReadTheEnvironment(t *testing.T) {
 	}{
 		{"both vendors", map[string]string{"OPENAI_API_KEY": "k", "OPENROUTER_API_KEY": "k"}, []string{"openai", "openrouter"}, ""},
 		{"blanks are no key", map[string]string{"OPENAI_API_KEY": " \n"}, nil, ""},
-		{"a vendor of a dialect to come is noted", map[string]string{"ANTHROPIC_API_KEY": "k"}, nil, "ANTHROPIC_API_KEY is set"},
+		{"a vendor of another dialect", map[string]string{"ANTHROPIC_API_KEY": "k"}, []string{"anthropic"}, ""},
+		{"a key for a gateway is not sent to the vendor", map[string]string{"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:8484"}, nil, "not sent to anthropic"},
 		{"a key of another host is not sent to the vendor", map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:8484/v1"}, nil, "not sent to openai"},
 		{"the vendor's own host changes nothing", map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "https://API.openai.com/v1/"}, []string{"openai"}, ""},
 	}
