@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 )
 
 // unread finds a file of the client's that a server could not read and called that its own fault, some even with a 200.
-var unread = regexp.MustCompile(`(?i)(failed|unable|not able|could not|cannot|error) (to )?(read|load|decode|open|decoding|reading|loading|opening) (the )?(wav|audio|image|mask|input file|media|uploaded)|(invalid|unsupported|unrecognized|unknown) (audio|image|media|file)( file)? ?(format|type|data|codec)`)
+var unread = lazily(`(?i)(failed|unable|not able|could not|cannot|error) (to )?(read|load|decode|open|decoding|reading|loading|opening) (the )?(wav|audio|image|mask|input file|media|uploaded)|(invalid|unsupported|unrecognized|unknown) (audio|image|media|file)( file)? ?(format|type|data|codec)`)
 
 // passing is how a call goes up whose operation has several paths and kinds of body.
 type passing struct {

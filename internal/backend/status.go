@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -75,22 +76,28 @@ func (b *Backend) shape(e *llm.Error, status int, r *report) {
 	}
 }
 
+// lazily compiles an expression at its first use: most runs of Weir never see an error of most kinds, and what is compiled
+// at start stays in memory.
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
 // How servers tell the numbers of an overflow: vLLM, SGLang, Anthropic, llama.cpp, LM Studio.
 var (
-	windowIs = regexp.MustCompile(`(?i)(?:context[ _](?:length|size|window)|maximum(?: model| context)? length|maximum)(?: is| of|\s*\(|:)?\s*(\d{3,9})|(\d{3,9})(?: tokens)? maximum`)
-	promptIs = regexp.MustCompile(`(?i)(?:requested|request\s*\(|input\s*\(|prompt is too long:)\s*(\d{1,9})`)
+	windowIs = lazily(`(?i)(?:context[ _](?:length|size|window)|maximum(?: model| context)? length|maximum)(?: is| of|\s*\(|:)?\s*(\d{3,9})|(\d{3,9})(?: tokens)? maximum`)
+	promptIs = lazily(`(?i)(?:requested|request\s*\(|input\s*\(|prompt is too long:)\s*(\d{1,9})`)
 )
 
 // tokens returns how long the prompt was and what there is room for, 0 where the upstream does not say.
 func (r *report) tokens() (prompt, window int) {
 	prompt, window = r.prompt, r.window
 	if window == 0 {
-		if m := windowIs.FindStringSubmatch(r.message); m != nil {
+		if m := windowIs().FindStringSubmatch(r.message); m != nil {
 			window, _ = strconv.Atoi(m[1] + m[2])
 		}
 	}
 	if prompt == 0 {
-		if m := promptIs.FindStringSubmatch(r.message); m != nil {
+		if m := promptIs().FindStringSubmatch(r.message); m != nil {
 			prompt, _ = strconv.Atoi(m[1])
 		}
 	}
@@ -125,44 +132,44 @@ func statusOf(kind string) int {
 // able to take a backend or an account out by them: so a 400 counts as denied only by its type, its code, or how its
 // message begins.
 var (
-	tooLong = regexp.MustCompile(`(?i)context[ _]length|context[ _]size|context[ _]window|maximum (context|model) length|longer than the model'?s context|prompt is too long|prompt too long|input (is )?too long|exceed_context|too many tokens|tokens to keep|too large to process`)
-	loading = regexp.MustCompile(`(?i)loading model|model is (still )?loading|model_loading|is not loaded yet`)
-	quota   = regexp.MustCompile(`(?i)insufficient[ _](quota|credits?|balance|funds)|credit[ _]balance|out of credits?|usage limit|billing|invalid[ _]api[ _]?key|incorrect api key|api[ _]key[ _](is )?(invalid|expired|not[ _]valid)|(exceeded|over) your (current )?quota|quota[ _](is )?exceeded|spend(ing)? limit|account[ _](is )?(not active|deactivated|suspended|disabled)|authentication_error|permission_error`)
-	opening = regexp.MustCompile(`(?i)^\W*(your (account|credit balance|api key)|(invalid|incorrect) api[ _]key|api key (is )?(not valid|invalid|expired)|insufficient (quota|credits?|balance|funds)|you (have )?exceeded your current quota|you have reached your (specified )?(api )?usage limits?|billing)`)
-	prompt  = regexp.MustCompile(`(?i)moderat|flagged|content|policy|safety|guardrail|prompt`)
-	theirs  = regexp.MustCompile(`(?i)failed to parse (tool|messages|grammar|json)|parse error|image input is not supported|unsupported tool type|json.?exception|invalid json|does not support (images|tools)`)
-	noModel = regexp.MustCompile(`(?i)\bmodels? (\S+ )?(is |was )?(not found|does not exist|not loaded)|\b(unknown|no such|invalid) model\b|model_not_found|not a valid model|no models? (is |are )?loaded`)
-	noLoad  = regexp.MustCompile(`(?i)model\b.*failed to load|failed to load (the )?model`)
-	full    = regexp.MustCompile(`(?i)queue is full|overloaded|too many requests|rate.?limit|server busy|(at|over|no|exceeds?) capacity`)
+	tooLong = lazily(`(?i)context[ _]length|context[ _]size|context[ _]window|maximum (context|model) length|longer than the model'?s context|prompt is too long|prompt too long|input (is )?too long|exceed_context|too many tokens|tokens to keep|too large to process`)
+	loading = lazily(`(?i)loading model|model is (still )?loading|model_loading|is not loaded yet`)
+	quota   = lazily(`(?i)insufficient[ _](quota|credits?|balance|funds)|credit[ _]balance|out of credits?|usage limit|billing|invalid[ _]api[ _]?key|incorrect api key|api[ _]key[ _](is )?(invalid|expired|not[ _]valid)|(exceeded|over) your (current )?quota|quota[ _](is )?exceeded|spend(ing)? limit|account[ _](is )?(not active|deactivated|suspended|disabled)|authentication_error|permission_error`)
+	opening = lazily(`(?i)^\W*(your (account|credit balance|api key)|(invalid|incorrect) api[ _]key|api key (is )?(not valid|invalid|expired)|insufficient (quota|credits?|balance|funds)|you (have )?exceeded your current quota|you have reached your (specified )?(api )?usage limits?|billing)`)
+	prompt  = lazily(`(?i)moderat|flagged|content|policy|safety|guardrail|prompt`)
+	theirs  = lazily(`(?i)failed to parse (tool|messages|grammar|json)|parse error|image input is not supported|unsupported tool type|json.?exception|invalid json|does not support (images|tools)`)
+	noModel = lazily(`(?i)\bmodels? (\S+ )?(is |was )?(not found|does not exist|not loaded)|\b(unknown|no such|invalid) model\b|model_not_found|not a valid model|no models? (is |are )?loaded`)
+	noLoad  = lazily(`(?i)model\b.*failed to load|failed to load (the )?model`)
+	full    = lazily(`(?i)queue is full|overloaded|too many requests|rate.?limit|server busy|(at|over|no|exceeds?) capacity`)
 )
 
 // kind decides. The order is the table of ARCHITECTURE.md: overflow before refusals of the client, money before rates.
 func (b *Backend) kind(status int, r *report) llm.Kind {
 	text := r.message + " " + r.kind + " " + r.code
 	switch {
-	case status != 429 && status != 401 && tooLong.MatchString(text):
+	case status != 429 && status != 401 && tooLong().MatchString(text):
 		return llm.TooLong
 	case status == 401 || status == 402 || status == 407:
 		return llm.Denied
-	case status == 400 && (quota.MatchString(r.kind+" "+r.code) || opening.MatchString(r.message)):
+	case status == 400 && (quota().MatchString(r.kind+" "+r.code) || opening().MatchString(r.message)):
 		return llm.Denied
-	case status == 403 && (quota.MatchString(text) || !prompt.MatchString(text)):
+	case status == 403 && (quota().MatchString(text) || !prompt().MatchString(text)):
 		return llm.Denied
-	case status == 429 && quota.MatchString(text):
+	case status == 429 && quota().MatchString(text):
 		return llm.Denied
 	case status == 429 || status == 529:
 		return llm.Busy
-	case status == 503 && loading.MatchString(text):
+	case status == 503 && loading().MatchString(text):
 		return llm.Loading
 	case status == 503:
 		return llm.Unavailable
-	case status == 404 || status == 405 || status == 400 && noModel.MatchString(text) || status == 500 && noLoad.MatchString(text):
+	case status == 404 || status == 405 || status == 400 && noModel().MatchString(text) || status == 500 && noLoad().MatchString(text):
 		return llm.Gone
-	case status >= 500 && (theirs.MatchString(text) || unread.MatchString(text)):
+	case status >= 500 && (theirs().MatchString(text) || unread().MatchString(text)):
 		return llm.Invalid
 	case status == 501: // an operation that this server was not started for
 		return llm.Invalid
-	case status >= 500 && full.MatchString(text):
+	case status >= 500 && full().MatchString(text):
 		return llm.Busy
 	case status == 408 || status == 409 || status == 424 || status == 425 || status == 499: // of the server's own making
 		return llm.Refused
@@ -298,7 +305,7 @@ func hint(v string, unit time.Duration) (time.Duration, bool) {
 func bounded(d time.Duration) time.Duration { return min(max(d, time.Millisecond), 24*time.Hour) }
 
 // private is what no client may see: addresses, keys, hosts and paths of this side.
-var private = regexp.MustCompile("(?i)" + strings.Join([]string{
+var private = lazily("(?i)" + strings.Join([]string{
 	`(https?|wss?|tcp|unix|file)://[^\s"'<>]+`,
 	`\b(sk|pk|rk|key|weir|gsk|hf|xai|nvapi|ghp)[-_][A-Za-z0-9_\-]{8,}`,
 	`\bAIza[A-Za-z0-9_\-]{20,}`,
@@ -338,7 +345,7 @@ func clean(s string) string {
 		}
 		return r
 	}, s[:min(len(s), maxFault)])
-	s = private.ReplaceAllString(s, "${before}[removed]")
+	s = private().ReplaceAllString(s, "${before}[removed]")
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}

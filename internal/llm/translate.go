@@ -9,14 +9,17 @@ func Translated(from Source, to Writer, stream bool) Stream {
 }
 
 type translated struct {
-	frames  Frames
-	from    Source
-	to      Writer
-	stream  bool
-	seen    Seen
-	begun   bool // an answer has begun, if only by its start
-	counted bool
+	frames Frames
+	from   Source
+	to     Writer
+	stream bool
+	seen   Seen
+	begun  bool // an answer has begun, if only by its start
+	size   int  // bytes read, of an answer that is gathered
 }
+
+// maxGathered bounds the events from which one answer is gathered.
+const maxGathered = 64 << 20
 
 // Space returns room for the next read.
 func (t *translated) Space() []byte { return t.frames.Space() }
@@ -27,6 +30,10 @@ func (t *translated) Seen() *Seen { return &t.seen }
 // Feed takes the n bytes read.
 func (t *translated) Feed(n int) ([]byte, error) {
 	t.frames.Took(n)
+	if t.size += n; !t.stream && t.size > maxGathered {
+		return nil, &Error{Kind: Refused, Op: "llm.Feed", Sent: true,
+			Msg: "the model's server sent an answer larger than Weir takes (64 MiB of events)"}
+	}
 	for !t.seen.Done {
 		f, ok := t.frames.Next()
 		if !ok {
