@@ -30,6 +30,7 @@ type CLI struct {
 	Sim    Sim    `cmd:"" help:"Run a simulated backend that fails on command."`
 	Check  Check  `cmd:"" help:"Check a config file and tell every fault at once."`
 	Schema Schema `cmd:"" help:"Print the JSON Schema of the config file."`
+	Agents Agents `cmd:"" help:"Print what to set in an agent or SDK so that it calls this Weir."`
 	Drill  Drill  `cmd:"" help:"Bring every known fault to the config, on simulated backends, and judge what clients see."`
 	Keys   Keys   `cmd:"" help:"Make, list, revoke and rotate the keys that clients call with."`
 	Events Events `cmd:"" help:"Show what was recorded: requests, reroutes, health, audit."`

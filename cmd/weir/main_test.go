@@ -73,6 +73,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		"an unknown word is a fault of usage":       {[]string{"chek"}, exitUsage, `did you mean "check"`},
 		"an unknown flag is a fault of usage":       {[]string{"check", "--frob"}, exitUsage, "see weir check --help"},
+		"an unknown agent is a fault of usage":      {[]string{"agents", "emacs"}, exitUsage, `no agent is called "emacs"`},
 		"a missing file is a failure":               {[]string{"check", "absent.yaml"}, exitFailed, "weir: absent.yaml: cannot be read"},
 		"two forms at once are a fault of usage":    {[]string{"check", "--json", "--defaults"}, exitUsage, "can't be used together"},
 		"a word that succeeds says nothing of kind": {[]string{"schema"}, exitOK, ""},

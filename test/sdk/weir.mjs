@@ -17,7 +17,7 @@ const script = {
     tool: { tool: "call" },
     json: {},
     embed: {},
-    picky: { status: 400, error: '{"message": "this prompt is not for me", "type": "invalid_request_error"}' },
+    picky: { status: 400, error: { message: "this prompt is not for me", type: "invalid_request_error" } },
     denied: { status: 401 },
     broken: { status: 500 },
     busy: { status: 429, retry_after: "30" },
@@ -47,20 +47,23 @@ ${each((m) => `  ${m}: ${m === "hang" ? "impatient" : `${m}/${m}`}`)}
 `;
 }
 
-export async function startWeir() {
+// startWeir runs a Weir with the config that config(simURL) writes, in front of a simulated backend with a script.
+export async function startWeir(o = { script, config }) {
   const home = mkdtempSync(join(tmpdir(), "weir-sdk-"));
   const file = join(home, "weir.yaml");
-  writeFileSync(join(home, "sim.json"), JSON.stringify(script));
+  writeFileSync(join(home, "sim.json"), JSON.stringify(o.script));
 
   const sim = start(["sim", "--listen", "127.0.0.1:0", "--script", join(home, "sim.json")]);
   const [simURL] = await sim.says(/simulated backend on (http:\S+)/);
-  writeFileSync(file, config(simURL));
+  writeFileSync(file, o.config(simURL));
   const key = execFileSync(program, ["keys", "add", "sdk", "--config", file], { encoding: "utf8" }).trim().split("\n").pop();
   const weir = start(["run", "--config", file]);
   const [addr] = await weir.says(/msg=serving addr=(\S+)/);
 
   const attempts = async (model) => (await (await fetch(`${simURL}/_sim/attempts?model=${model}`)).json()).attempts ?? [];
   return {
+    file,
+    url: `http://${addr}`,
     baseURL: `http://${addr}/v1`,
     key,
     attempts,
