@@ -73,6 +73,7 @@ type Request struct {
 	NullMembers  []Span // the same with their names and one comma, in the order of Nulls
 	Developer    bool   // a message has the role developer
 	Calls        bool   // the history has calls of tools or their results
+	Long         []Span // where long strings stand in the body, in order
 
 	Speaks Dialect  // the client's API, for an answer of another; nil where it has only one
 	Up     []Header // of the client, that go on to a backend of the same dialect
@@ -115,6 +116,10 @@ func (r *Request) Release() {
 		r.free(body)
 	}
 }
+
+// Again returns a scanner over a piece of the body, which Decode has scanned: long strings are passed without a look. Its
+// offsets are places in the body.
+func (r *Request) Again(at Span) Scanner { return Again(r.Body, at, r.Long) }
 
 // Member returns the outermost member of that name.
 func (r *Request) Member(name string) (Member, bool) {

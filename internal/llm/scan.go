@@ -2,8 +2,10 @@ package llm
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Faults of a JSON text. Scanner methods return them wrapped in a SyntaxError.
@@ -43,6 +45,21 @@ type Scanner struct {
 	depth int
 	max   int
 	name  int // place of the last member's name
+	notes *[]Span
+	known []Span // the long strings from here on, of a text that was scanned before
+}
+
+// longString is from what size on it is worth knowing where a string ends.
+const longString = 128
+
+// Note makes the scanner append the places of long strings to list, for Again.
+func (s *Scanner) Note(list *[]Span) { s.notes = list }
+
+// Again returns a scanner over a piece of a text that was scanned whole before, with the long strings that were noted
+// then: they are passed without a look. Its offsets are places in the whole text.
+func Again(text []byte, at Span, long []Span) Scanner {
+	i, _ := slices.BinarySearchFunc(long, at.From, func(p Span, from int) int { return cmp.Compare(p.From, from) })
+	return Scanner{b: text[:at.To:at.To], i: at.From, max: 1 << 20, known: long[i:]}
 }
 
 // NewScanner returns a scanner over b that refuses nesting deeper than maxDepth.
@@ -185,11 +202,9 @@ func (s *Scanner) skip() error {
 		opened := false
 		switch c := s.b[s.i]; c {
 		case '"':
-			e := SkipString(s.b, s.i+1)
-			if e < 0 {
-				return s.fault(errString)
+			if err := s.text(); err != nil {
+				return err
 			}
-			s.i = e
 		case '{', '[':
 			if s.depth+level+1 > s.max {
 				return &SyntaxError{Offset: s.i, Err: errDepth}
@@ -249,6 +264,26 @@ func (s *Scanner) skip() error {
 			break
 		}
 	}
+}
+
+// text passes a string.
+func (s *Scanner) text() error {
+	for len(s.known) > 0 && s.known[0].From < s.i {
+		s.known = s.known[1:]
+	}
+	if len(s.known) > 0 && s.known[0].From == s.i {
+		s.i = s.known[0].To
+		return nil
+	}
+	e := SkipString(s.b, s.i+1)
+	if e < 0 {
+		return s.fault(errString)
+	}
+	if s.notes != nil && e-s.i >= longString {
+		*s.notes = append(*s.notes, Span{s.i, e})
+	}
+	s.i = e
+	return nil
 }
 
 // member passes a name and its colon without looking at it.

@@ -19,7 +19,7 @@ func (Dialect) Conversation(r *llm.Request) (*llm.Conversation, error) {
 
 // converse reads what was said. As history for a backend of the same dialect, asIs, nothing of it is taken apart.
 func converse(r *llm.Request, asIs bool) (*llm.Conversation, error) {
-	rd := reader{body: r.Body, asIs: asIs, c: &llm.Conversation{Turns: make([]llm.Turn, 0, r.Shape.Messages+1)}}
+	rd := reader{body: r.Body, long: r.Long, asIs: asIs, c: &llm.Conversation{Turns: make([]llm.Turn, 0, r.Shape.Messages+1)}}
 	if err := rd.system(r); err != nil {
 		return nil, err
 	}
@@ -32,18 +32,18 @@ func converse(r *llm.Request, asIs bool) (*llm.Conversation, error) {
 // reader reads the messages of a request that was scanned before, in one pass.
 type reader struct {
 	body []byte
+	long []llm.Span
 	s    llm.Scanner
-	base int // of the scanner's text in the body
 	c    *llm.Conversation
 	asIs bool
 }
 
 // over makes the scanner stand at the start of a piece of the body.
-func (rd *reader) over(at llm.Span) { rd.s, rd.base = llm.NewScanner(at.Of(rd.body), 1<<20), at.From }
+func (rd *reader) over(at llm.Span) { rd.s = llm.Again(rd.body, at, rd.long) }
 
 // here returns the place of what the scanner passed since from.
 func (rd *reader) here(from int) llm.Span {
-	return llm.Span{From: from + rd.base, To: rd.s.Offset() + rd.base}
+	return llm.Span{From: from, To: rd.s.Offset()}
 }
 
 // value passes a value and returns it, nil for null.
@@ -52,7 +52,6 @@ func (rd *reader) value() ([]byte, llm.Span, error) {
 	if err != nil {
 		return nil, at, err
 	}
-	at = shift(at, rd.base)
 	if v := at.Of(rd.body); !isNull(v) {
 		return v, at, nil
 	}

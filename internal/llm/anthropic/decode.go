@@ -29,6 +29,7 @@ func (Dialect) Decode(op llm.Op, body []byte, maxDepth int) (*llm.Request, error
 		Op: op, Dialect: own, Body: body, Choices: 1, IncludeUsage: true, Members: make([]llm.Member, 0, 16),
 		Shape: llm.Shape{Bytes: len(body)}, Speaks: Dialect{},
 	}}
+	d.s.Note(&d.r.Long)
 	if d.s.Peek() != '{' {
 		return nil, invalid("", "the body must be one JSON object%s", got(body))
 	}

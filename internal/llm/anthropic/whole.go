@@ -19,9 +19,11 @@ func (Dialect) Whole(r *llm.Request, model string, body []byte, encode bool) ([]
 		return nil, b.seen, err
 	}
 	if r.Op == llm.Count {
-		if n, ok := llm.Int(e.tokens.Of(e.data)); !ok || n < 0 {
+		n, ok := llm.Int(e.tokens.Of(e.data))
+		if !ok || n < 0 {
 			return nil, b.seen, refused("the model's server counted no input_tokens")
 		}
+		b.seen.Usage.In = n
 		return body, b.seen, nil
 	}
 	if v := e.content.Of(e.data); len(v) == 0 || v[0] != '[' {

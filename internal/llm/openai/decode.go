@@ -25,6 +25,7 @@ func (Dialect) Decode(op llm.Op, body []byte, maxDepth int) (*llm.Request, error
 		Op: op, Dialect: "openai", Body: body, Choices: 1, Members: make([]llm.Member, 0, 16),
 		Shape: llm.Shape{Bytes: len(body)},
 	}}
+	d.s.Note(&d.r.Long)
 	if d.s.Peek() != '{' {
 		return nil, invalid("", "the body must be one JSON object%s", got(body))
 	}

@@ -12,12 +12,12 @@ const oldCall = "function_call_"
 
 // turns reads the messages, each as one turn.
 func (rd *reader) turns(r *llm.Request) error {
-	v := r.MessagesAt.Of(r.Body)
-	if len(v) == 0 {
+	v := r.Body
+	if r.MessagesAt.IsZero() {
 		return nil
 	}
 	rd.c.Turns = make([]llm.Turn, 0, r.Shape.Messages)
-	s := llm.NewScanner(v, 1<<20)
+	s := r.Again(r.MessagesAt)
 	return s.Elements(func(i int) error { // one scan: long texts are passed once
 		from := s.Offset()
 		w, err := rd.words(&s, v)

@@ -33,7 +33,6 @@ type reader struct {
 	r       *llm.Request
 	c       *llm.Conversation
 	s       llm.Scanner
-	base    int  // where the scanner's text begins in the body
 	lenient bool // what cannot be read is passed over
 	it      item
 	joins   bool // the last item went into the last turn
@@ -77,7 +76,7 @@ func (rd *reader) history() error {
 		}
 		return nil
 	}
-	rd.s, rd.base = llm.NewScanner(v, anyDepth), at.From
+	rd.s = rd.r.Again(at)
 	rd.parts = make([]llm.Part, 0, 2*rd.r.Shape.Messages)
 	err := rd.s.Elements(rd.item)
 	if _, ok := errors.AsType[*llm.Error](err); err != nil && !ok {
@@ -89,11 +88,11 @@ func (rd *reader) history() error {
 // value passes any value and returns it.
 func (rd *reader) value() ([]byte, error) {
 	at, err := rd.s.Value()
-	return rd.r.Body[rd.base+at.From : rd.base+at.To], err
+	return at.Of(rd.r.Body), err
 }
 
 func (rd *reader) span(from int) llm.Span {
-	return llm.Span{From: rd.base + from, To: rd.base + rd.s.Offset()}
+	return llm.Span{From: from, To: rd.s.Offset()}
 }
 
 func (rd *reader) item(i int) error {

@@ -17,6 +17,7 @@ func (d Dialect) Decode(op llm.Op, body []byte, maxDepth int) (*llm.Request, err
 		Op: op, Dialect: dialect, Body: body, Choices: 1, Members: make([]llm.Member, 0, 24),
 		IncludeUsage: true, Speaks: d, Shape: llm.Shape{Bytes: len(body)},
 	}}
+	c.s.Note(&c.r.Long)
 	if c.s.Peek() != '{' {
 		return nil, invalid("", "the body must be one JSON object%s", got(body))
 	}
