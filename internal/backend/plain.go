@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -107,7 +108,7 @@ func (p *plain) write(w *wire, o *outgoing) error {
 	defer heads.Put(buf)
 	b := o.open((*buf)[:0])
 	line := func(name, value string) {
-		if value != "" {
+		if value != "" && !strings.ContainsAny(value, "\r\n\x00") { // net/http let none in; here it would be another header
 			b = append(append(append(append(b, name...), ": "...), value...), "\r\n"...)
 		}
 	}
