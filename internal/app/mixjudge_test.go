@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/event"
 	"weir/internal/sim"
 )
 
@@ -118,69 +117,48 @@ func (m *mix) judgeAttempts(q *asked, attempts []sim.Attempt) {
 // backend's never hidden.
 func (m *mix) judgeKinds(q *asked, e *record) {
 	m.t.Helper()
-	did := slices.Clone(m.picked[q.n])
-	for n, a := range e.Attempts {
-		if a.Backend == "" || a.Backend == "gone" {
-			// A pool may go out between the plan and the slot.
-			if !slices.Contains([]string{"full", "canceled", "refused", "none", "gone", "denied", "busy", "unavailable", "loading"}, a.Kind) {
-				m.t.Errorf("I12: no server was asked, and the attempt is recorded as %q", a.Kind)
-			}
+	kinds, did := map[string][]string{}, map[string][]picked{}
+	for _, a := range e.Attempts {
+		if a.Backend != "" && a.Backend != "gone" {
+			kinds[a.Backend] = append(kinds[a.Backend], a.Kind)
 			continue
 		}
-		i := slices.IndexFunc(did, func(p picked) bool { return p.server == a.Backend })
-		if i < 0 {
-			if a.Kind != "canceled" && a.Kind != "stale" {
-				m.t.Errorf("an attempt at %s, recorded as %q, reached no server", a.Backend, a.Kind)
-			}
-			continue
+		// A pool may go out between the plan and the slot.
+		if !slices.Contains([]string{"full", "canceled", "refused", "none", "gone", "denied", "busy", "unavailable", "loading"}, a.Kind) {
+			m.t.Errorf("I12: no server was asked, and the attempt is recorded as %q", a.Kind)
 		}
-		p := did[i]
-		if a.Kind == "stale" && unseen(p, later(e.Attempts[n:], a.Backend), count(did, a.Backend)) {
-			continue
-		}
-		did = slices.Delete(did, i, i+1)
-		if p.name == "no streams" && a.Kind != "invalid" { // asked again without: two calls in one attempt
-			if j := slices.IndexFunc(did, func(p picked) bool { return p.server == a.Backend }); j >= 0 {
-				p = did[j]
-				did = slices.Delete(did, j, j+1)
-			}
-		}
-		if a.Kind == "canceled" && (q.leaves > 0 || q.slow) {
-			continue
-		}
-		if !slices.Contains(strings.Split(p.kinds, "|"), a.Kind) {
-			m.t.Errorf("I12: server %s did %q, which is recorded as %q, want %q", a.Backend, p.name, a.Kind, p.kinds)
+	}
+	for _, p := range m.picked[q.n] {
+		did[p.server] = append(did[p.server], p)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if !q.explains(kinds[name], did[name]) {
+			m.t.Errorf("I12: server %s did %v, which is recorded as %q", name, did[name], kinds[name])
 		}
 	}
 }
 
-// unseen reports a stale attempt whose connection had ended before, so that no server saw it: what the server did next, p,
-// belongs to a later attempt. Where it refused to stream, two calls are one attempt.
-func unseen(p picked, attempts, calls int) bool {
-	if p.name == "no streams" {
-		return attempts > calls-1
+// explains reports whether the kinds of the attempts at a server fit what it did, in order. A stale connection may have
+// ended before the server saw anything, and so may a canceled call. A server that refuses to stream is asked again within
+// the same attempt. What a client did not wait for need not be recorded.
+func (q *asked) explains(kinds []string, did []picked) bool {
+	left := q.leaves > 0 || q.slow
+	if len(kinds) == 0 {
+		return len(did) == 0 || left
 	}
-	return !strings.Contains(p.kinds, "stale") || attempts > calls
-}
-
-// later counts the attempts at a backend.
-func later(list []event.Attempt, backend string) (n int) {
-	for _, a := range list {
-		if a.Backend == backend {
-			n++
-		}
+	kind := kinds[0]
+	fits := func(p picked) bool {
+		return kind == "canceled" && left || slices.Contains(strings.Split(p.kinds, "|"), kind)
 	}
-	return n
-}
-
-// count counts what a server did.
-func count(list []picked, server string) (n int) {
-	for _, p := range list {
-		if p.server == server {
-			n++
-		}
+	switch {
+	case (kind == "stale" || kind == "canceled") && q.explains(kinds[1:], did):
+		return true
+	case len(did) == 0:
+		return false
+	case fits(did[0]) && q.explains(kinds[1:], did[1:]):
+		return true
 	}
-	return n
+	return did[0].name == "no streams" && kind != "invalid" && len(did) > 1 && fits(did[1]) && q.explains(kinds[1:], did[2:])
 }
 
 // judgeReply checks what the client got (I2, I4, I5, I6, I7, I9, I11).
