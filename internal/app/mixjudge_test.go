@@ -158,7 +158,7 @@ func (q *asked) explains(kinds []string, did []picked) bool {
 	case fits(did[0]) && q.explains(kinds[1:], did[1:]):
 		return true
 	}
-	return did[0].name == "no streams" && kind != "invalid" && len(did) > 1 && fits(did[1]) && q.explains(kinds[1:], did[2:])
+	return did[0].name == "no streams" && len(did) > 1 && fits(did[1]) && q.explains(kinds[1:], did[2:])
 }
 
 // judgeReply checks what the client got (I2, I4, I5, I6, I7, I9, I11).
