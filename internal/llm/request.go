@@ -80,6 +80,8 @@ type Request struct {
 	Query  string   // likewise
 	Path   string   // of an operation that passes, which has several
 	Form   *Form    // the body, where it is multipart; nil: Body
+	Keeps  bool     // the answer is kept, and may say so
+	After  string   // the id of the kept answer that the request goes on from
 	Repair *Repair  // of the history, once it was looked at
 	Broken Breaker  // of the stream under way, for dialects whose last event depends on those before it
 

@@ -72,6 +72,7 @@ func (x *exchange) recall(req *llm.Request) (*llm.Request, error) {
 		}
 	}
 	if req.Op == llm.Chat && store != "false" {
+		req.Keeps = true
 		x.keepAnswer(req, keep, local || x.caller.Local)
 	}
 	return req, nil
@@ -104,6 +105,7 @@ func (x *exchange) resume(req *llm.Request, id string) (*llm.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+	next.After = id
 	x.caller.Local = x.caller.Local || k.Local
 	return next, nil
 }

@@ -34,9 +34,13 @@ func newEcho(r *llm.Request) echo {
 	set(&e.before, "instructions", instructions)
 	set(&e.before, limit, value(limit, "null"))
 	set(&e.after, "parallel_tool_calls", value("parallel_tool_calls", "true"))
-	set(&e.after, "previous_response_id", value("previous_response_id", "null"))
+	after := []byte("null")
+	if r.After != "" {
+		after = llm.AppendQuoted(nil, r.After)
+	}
+	set(&e.after, "previous_response_id", after)
 	set(&e.after, "reasoning", value("reasoning", `{"effort":null,"summary":null}`))
-	set(&e.after, "store", value("store", "true"))
+	set(&e.after, "store", strconv.AppendBool(nil, r.Keeps)) // whatever was asked for: it says what is
 	set(&e.after, "temperature", value("temperature", "1.0"))
 	set(&e.after, "text", value("text", `{"format":{"type":"text"}}`))
 	set(&e.after, "tool_choice", value("tool_choice", `"auto"`))

@@ -185,10 +185,10 @@ func TestWriterEchoes(t *testing.T) {
 		want, never []string
 	}{
 		"the API's defaults": {waiting, []string{`"instructions":null,"max_output_tokens":null,"model":"shown"`, `"parallel_tool_calls":true,"previous_response_id":null`,
-			`"reasoning":{"effort":null,"summary":null},"store":true,"temperature":1.0,"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"top_p":1.0,"truncation":"disabled","metadata":{}`}, nil},
+			`"reasoning":{"effort":null,"summary":null},"store":false,"temperature":1.0,"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"top_p":1.0,"truncation":"disabled","metadata":{}`}, nil},
 		"what the client sent": {`{"model":"m","input":"a","instructions":"be brief","tools":[{"type":"web_search"}],"temperature":0.50,"metadata":{"a":
-"b"},"store":false,"previous_response_id":"resp_0"}`,
-			[]string{`"instructions":"be brief"`, `"tools":[{"type":"web_search"}]`, `"temperature":0.50`, `"metadata":{"a": "b"}`, `"store":false`, `"previous_response_id":"resp_0"`}, nil},
+"b"},"store":true}`,
+			[]string{`"instructions":"be brief"`, `"tools":[{"type":"web_search"}]`, `"temperature":0.50`, `"metadata":{"a": "b"}`, `"store":false`}, nil},
 		"nothing large": {`{"model":"m","input":"a","instructions":"` + large + `","tools":[{"type":"web_search"}]}`, []string{`"instructions":null`, `"tools":[]`}, []string{large}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,6 +204,17 @@ func TestWriterEchoes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is kept here says so, whatever the client sent: the server decides.
+func TestWriterSaysWhatIsKept(t *testing.T) {
+	r := decode(t, waiting)
+	r.Keeps, r.After = true, "resp_0"
+	w := Dialect{}.Writer(r, "shown")
+	w.Put(&llm.Delta{Kind: llm.DeltaFinish, Stop: llm.StopEnd})
+	if got := string(w.End()); !strings.Contains(got, `"store":true`) || !strings.Contains(got, `"previous_response_id":"resp_0"`) {
+		t.Errorf("got %s", got)
 	}
 }
 
