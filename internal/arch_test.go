@@ -45,8 +45,8 @@ var testsMay = []string{"sim", "llm/llmtest", "swap/swaptest"}
 
 // testsMayToo is what the tests of single packages import beside that: the house mocks none of its own packages.
 var testsMayToo = map[string][]string{
-	"backend": {"llm/openai"}, // a call needs a dialect
-	"pool":    {"llm/openai"}, // and so does a backend
+	"backend": {"llm/openai", "llm/anthropic"}, // a call needs a dialect; one has headers of its own
+	"pool":    {"llm/openai"},                  // and so does a backend
 }
 
 // tops may be imported by nobody but those named: "*" in floors does not reach them.
