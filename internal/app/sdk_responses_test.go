@@ -68,7 +68,7 @@ func TestResponsesSDKTalks(t *testing.T) {
 			image := responses.ResponseInputContentUnionParam{OfInputImage: &responses.ResponseInputImageParam{
 				Detail: "auto", ImageURL: openai.String("data:image/png;base64,iVBORw0KGgo=")}}
 			look := responses.ResponseInputItemParamOfInputMessage(responses.ResponseInputMessageContentListParam{responses.ResponseInputContentParamOfInputText("look"), image}, "user")
-			if r, text, err = answered(t.Context(), client, asking("m", look), stream); err != nil || text != river {
+			if _, text, err = answered(t.Context(), client, asking("m", look), stream); err != nil || text != river {
 				t.Errorf("an image, stream %v: %q, %v", stream, text, err)
 			}
 			if up := g.sim().Calls("m"); !strings.Contains(string(up[len(up)-1].Body), "iVBORw0KGgo=") {
