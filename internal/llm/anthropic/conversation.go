@@ -180,7 +180,7 @@ func options(c *llm.Conversation, r *llm.Request) {
 		case "service_tier":
 			tier(c, v)
 		default:
-			c.Lose(short(n))
+			c.Lose(llm.Brief(n))
 		}
 	}
 }
@@ -222,7 +222,7 @@ func tool(c *llm.Conversation, i int, raw []byte) llm.Tool {
 		case "eager_input_streaming", "defer_loading": // hints; without them the tool is there all the same
 		default:
 			if t.Kind == llm.ToolFunction {
-				c.Lose(fmt.Sprintf("tools[%d].%s", i, short(name)))
+				c.Lose(fmt.Sprintf("tools[%d].%s", i, llm.Brief(name)))
 			}
 		}
 	})
@@ -271,7 +271,7 @@ func output(c *llm.Conversation, raw []byte) {
 				c.Lose("output_config.format")
 			}
 		default:
-			c.Lose("output_config." + short(name))
+			c.Lose("output_config." + llm.Brief(name))
 		}
 	})
 }

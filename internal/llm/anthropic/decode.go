@@ -4,10 +4,7 @@ package anthropic
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"weir/internal/llm"
 )
@@ -71,26 +68,15 @@ type decoder struct {
 	limited bool   // max_tokens was given
 }
 
-func (d *decoder) explain(err error) error {
-	if e, ok := errors.AsType[*llm.Error](err); ok {
-		return e
-	}
-	if llm.IsDuplicate(err) {
-		return invalid(d.path, "%q stands twice (names that differ only in case count as the same); servers disagree which one they read, so send it once", d.path)
-	}
-	e := invalid(d.path, "the body is not valid JSON: %v", err)
-	e.Code = "invalid_json"
-	e.Err = err
-	return e
-}
+func (d *decoder) explain(err error) error { return llm.Unreadable(err, d.path) }
 
 func (d *decoder) object() error {
 	return d.s.Members(func(name []byte) error {
-		d.path = short(name)
+		d.path = llm.Brief(name)
 		if err := d.names.Add(&d.s, name); err != nil {
 			return err
 		}
-		if err := misspelt(name); err != nil {
+		if err := llm.Misspelt(name, read[:]); err != nil {
 			return err
 		}
 		from := d.s.NameAt()
@@ -108,20 +94,6 @@ func (d *decoder) object() error {
 var read = [...]string{
 	"model", "messages", "system", "stream", "max_tokens", "tools", "tool_choice", "thinking", "output_config", "stop_sequences",
 	"temperature", "top_p", "top_k", "metadata", "service_tier", "api_base", "base_url", "api_key", "extra_headers",
-}
-
-// misspelt refuses a member that differs from one of those in case only: servers in Go would read it, others would not,
-// and what Weir reads must be what the server reads (S17).
-func misspelt(name []byte) error {
-	if !bytes.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf || 'A' <= r && r <= 'Z' }) {
-		return nil
-	}
-	for _, w := range read {
-		if strings.EqualFold(w, string(name)) {
-			return invalid(short(name), "%q is not a member that servers agree on; write it %s", short(name), w)
-		}
-	}
-	return nil
 }
 
 // member walks the value of one outermost member and returns its place.
@@ -208,7 +180,7 @@ func (d *decoder) message(i int) error {
 	var names llm.Names
 	return d.s.Members(func(name []byte) error {
 		if err := names.Add(&d.s, name); err != nil {
-			d.path = fmt.Sprintf("messages[%d].%s", i, short(name))
+			d.path = fmt.Sprintf("messages[%d].%s", i, llm.Brief(name))
 			return err
 		}
 		if string(name) == "content" && d.s.Peek() == '[' {
@@ -216,7 +188,7 @@ func (d *decoder) message(i int) error {
 		}
 		at, err := d.s.Value()
 		if err != nil {
-			d.path = fmt.Sprintf("messages[%d].%s", i, short(name))
+			d.path = fmt.Sprintf("messages[%d].%s", i, llm.Brief(name))
 			return err
 		}
 		v := at.Of(d.r.Body)
@@ -241,16 +213,6 @@ func (d *decoder) check() error {
 		return invalid("messages", "messages must hold at least one message")
 	}
 	return nil
-}
-
-// short cuts a client's text for a message.
-func short[T ~string | ~[]byte](s T) string {
-	const most = 64
-	t := string(s)
-	if len(t) > most {
-		t = t[:most] + "…"
-	}
-	return strings.ToValidUTF8(t, "�")
 }
 
 func isNull(v []byte) bool { return string(v) == "null" }

@@ -65,9 +65,9 @@ func (d *decoder) block(i, j, depth int) error {
 
 func blockPath(i, j int, name []byte) string {
 	if i == system {
-		return fmt.Sprintf("system[%d].%s", j, short(name))
+		return fmt.Sprintf("system[%d].%s", j, llm.Brief(name))
 	}
-	return fmt.Sprintf("messages[%d].content[%d].%s", i, j, short(name))
+	return fmt.Sprintf("messages[%d].content[%d].%s", i, j, llm.Brief(name))
 }
 
 // field walks one member of a block.

@@ -153,7 +153,7 @@ func (m *composer) tools() []byte {
 		t := &m.c.Tools[i]
 		switch {
 		case t.Kind == llm.ToolHosted:
-			m.c.Lose("tools[" + strconv.Itoa(i) + "] (" + short(t.Type) + ")")
+			m.c.Lose("tools[" + strconv.Itoa(i) + "] (" + llm.Brief(t.Type) + ")")
 		case t.Kind == llm.ToolCustom && !m.modern:
 			m.c.Lose("tools[" + strconv.Itoa(i) + "] (custom)")
 		case !m.modern && !m.allowed(t.Name): // what cannot be said is done

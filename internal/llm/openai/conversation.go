@@ -91,7 +91,7 @@ func (rd *reader) member(name string, v []byte) error {
 	case "audio":
 		return invalid(name, "this model answers in text alone; leave audio out")
 	default:
-		rd.lose(short(name))
+		rd.lose(llm.Brief(name))
 	}
 	return nil
 }

@@ -4,10 +4,7 @@ package openai
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"weir/internal/llm"
 )
@@ -69,26 +66,15 @@ type decoder struct {
 	text  int    // bytes that become prompt tokens
 }
 
-func (d *decoder) explain(err error) error {
-	if e, ok := errors.AsType[*llm.Error](err); ok {
-		return e
-	}
-	if llm.IsDuplicate(err) {
-		return invalid(d.path, "%q stands twice (names that differ only in case count as the same); servers disagree which one they read, so send it once", d.path)
-	}
-	e := invalid(d.path, "the body is not valid JSON: %v", err)
-	e.Code = "invalid_json"
-	e.Err = err
-	return e
-}
+func (d *decoder) explain(err error) error { return llm.Unreadable(err, d.path) }
 
 func (d *decoder) object() error {
 	return d.s.Members(func(name []byte) error {
-		d.path = short(name)
+		d.path = llm.Brief(name)
 		if err := d.names.Add(&d.s, name); err != nil {
 			return err
 		}
-		if err := misspelt(name); err != nil {
+		if err := llm.Misspelt(name, read[:]); err != nil {
 			return err
 		}
 		from := d.s.NameAt()
@@ -106,20 +92,6 @@ func (d *decoder) object() error {
 var read = [...]string{
 	"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "best_of", "echo", "audio", "tools",
 	"prompt", "input", "query", "documents", "encoding_format", "api_base", "base_url", "api_key", "extra_headers", "return_progress",
-}
-
-// misspelt refuses a member that differs from one of those in case only: servers in Go would read it, others would not,
-// and what Weir reads must be what the server reads (S17).
-func misspelt(name []byte) error {
-	if !bytes.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf || 'A' <= r && r <= 'Z' }) {
-		return nil
-	}
-	for _, w := range read {
-		if strings.EqualFold(w, string(name)) {
-			return invalid(short(name), "%q is not a member that servers agree on; write it %s", short(name), w)
-		}
-	}
-	return nil
 }
 
 // member walks the value of one outermost member and returns its place.
@@ -260,7 +232,7 @@ func (d *decoder) message(i int) error {
 	var names llm.Names
 	return d.s.Members(func(name []byte) error {
 		if err := names.Add(&d.s, name); err != nil {
-			d.path = fmt.Sprintf("messages[%d].%s", i, short(name))
+			d.path = fmt.Sprintf("messages[%d].%s", i, llm.Brief(name))
 			return err
 		}
 		if string(name) == "content" && d.s.Peek() == '[' {
@@ -269,7 +241,7 @@ func (d *decoder) message(i int) error {
 		from := d.s.NameAt()
 		at, err := d.s.Value()
 		if err != nil {
-			d.path = fmt.Sprintf("messages[%d].%s", i, short(name))
+			d.path = fmt.Sprintf("messages[%d].%s", i, llm.Brief(name))
 			return err
 		}
 		switch v := at.Of(d.r.Body); string(name) {
@@ -326,7 +298,7 @@ func (d *decoder) parts(i int) error {
 		return d.s.Members(func(name []byte) error {
 			at, err := d.s.Value()
 			if err != nil {
-				d.path = fmt.Sprintf("messages[%d].content[%d].%s", i, j, short(name))
+				d.path = fmt.Sprintf("messages[%d].content[%d].%s", i, j, llm.Brief(name))
 				return err
 			}
 			switch string(name) {
@@ -370,14 +342,4 @@ func (d *decoder) present(names ...string) error {
 		}
 	}
 	return nil
-}
-
-// short cuts a client's text for a message.
-func short[T ~string | ~[]byte](s T) string {
-	const most = 64
-	t := string(s)
-	if len(t) > most {
-		t = t[:most] + "…"
-	}
-	return strings.ToValidUTF8(t, "�")
 }

@@ -41,7 +41,7 @@ func (m *composer) fault(t *llm.Turn, k int, p *llm.Part) error {
 	case p.Kind == llm.PartImage:
 		return invalid(m.place(t, k), "this model's server takes an image as data or as a URL, not by the id of a file")
 	default:
-		return invalid(m.place(t, k), "this model's server does not know the block %q; leave it out, or ask a model of the same API", short(p.Type))
+		return invalid(m.place(t, k), "this model's server does not know the block %q; leave it out, or ask a model of the same API", llm.Brief(p.Type))
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func (rd *reader) word(w *words, name, v []byte) {
 		w.cache = v
 	default:
 		if len(v) > 2 { // neither [] nor {} nor ""
-			rd.lose("messages[]." + short(name))
+			rd.lose("messages[]." + llm.Brief(name))
 		}
 	}
 }

@@ -173,7 +173,7 @@ func (rd *reader) list(member string) ([]llm.Part, error) {
 			return nil
 		case p.Kind == llm.PartOther && !rd.lenient:
 			return invalid(fmt.Sprintf("input[%d].%s[%d].type", rd.it.n, member, j),
-				"parts of the type %q cannot be translated for the servers behind this name; leave the part out", short(p.Type))
+				"parts of the type %q cannot be translated for the servers behind this name; leave the part out", llm.Brief(p.Type))
 		}
 		rd.parts = append(rd.parts, p)
 		return nil

@@ -2,10 +2,7 @@ package responses
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"weir/internal/llm"
 )
@@ -52,26 +49,15 @@ type decoder struct {
 	text  int    // bytes that become prompt tokens
 }
 
-func (d *decoder) explain(err error) error {
-	if e, ok := errors.AsType[*llm.Error](err); ok {
-		return e
-	}
-	if llm.IsDuplicate(err) {
-		return invalid(d.path, "%q stands twice (names that differ only in case count as the same); servers disagree which one they read, so send it once", d.path)
-	}
-	e := invalid(d.path, "the body is not valid JSON: %v", err)
-	e.Code = "invalid_json"
-	e.Err = err
-	return e
-}
+func (d *decoder) explain(err error) error { return llm.Unreadable(err, d.path) }
 
 func (d *decoder) object() error {
 	return d.s.Members(func(name []byte) error {
-		d.path = short(name)
+		d.path = llm.Brief(name)
 		if err := d.names.Add(&d.s, name); err != nil {
 			return err
 		}
-		if err := misspelt(name); err != nil {
+		if err := llm.Misspelt(name, read[:]); err != nil {
 			return err
 		}
 		from := d.s.NameAt()
@@ -89,20 +75,6 @@ func (d *decoder) object() error {
 var read = [...]string{
 	"model", "input", "instructions", "stream", "max_output_tokens", "tools", "background", "conversation", "prompt",
 	"previous_response_id", "store", "api_base", "base_url", "api_key", "extra_headers",
-}
-
-// misspelt refuses a member that differs from one of those in case only: servers in Go would read it, others would not,
-// and what Weir reads must be what the server reads (S17).
-func misspelt(name []byte) error {
-	if !bytes.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf || 'A' <= r && r <= 'Z' }) {
-		return nil
-	}
-	for _, w := range read {
-		if strings.EqualFold(w, string(name)) {
-			return invalid(short(name), "%q is not a member that servers agree on; write it %s", short(name), w)
-		}
-	}
-	return nil
 }
 
 // member walks the value of one outermost member and returns its place.
@@ -204,7 +176,7 @@ func (d *decoder) item(i int) error {
 	told := false // it says what it is
 	err := d.s.Members(func(name []byte) error {
 		if err := names.Add(&d.s, name); err != nil {
-			d.path = fmt.Sprintf("input[%d].%s", i, short(name))
+			d.path = fmt.Sprintf("input[%d].%s", i, llm.Brief(name))
 			return err
 		}
 		if key := string(name); (key == "content" || key == "output") && d.s.Peek() == '[' {
@@ -212,7 +184,7 @@ func (d *decoder) item(i int) error {
 		}
 		at, err := d.s.Value()
 		if err != nil {
-			d.path = fmt.Sprintf("input[%d].%s", i, short(name))
+			d.path = fmt.Sprintf("input[%d].%s", i, llm.Brief(name))
 			return err
 		}
 		switch v := at.Of(d.r.Body); string(name) {
@@ -254,7 +226,7 @@ func (d *decoder) parts(i int, list string) error {
 		return d.s.Members(func(name []byte) error {
 			at, err := d.s.Value()
 			if err != nil {
-				d.path = fmt.Sprintf("input[%d].%s[%d].%s", i, list, j, short(name))
+				d.path = fmt.Sprintf("input[%d].%s[%d].%s", i, list, j, llm.Brief(name))
 				return err
 			}
 			switch string(name) {

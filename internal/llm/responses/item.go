@@ -37,7 +37,7 @@ func (rd *reader) take(it *item) error {
 		rd.lose(fmt.Sprintf("input[%d] (%s)", it.n, it.kind))
 		return nil
 	}
-	return rd.fault(it, "type", "items of the type %q cannot be translated for the servers behind this name; leave the item out", short(it.kind))
+	return rd.fault(it, "type", "items of the type %q cannot be translated for the servers behind this name; leave the item out", llm.Brief(it.kind))
 }
 
 func (rd *reader) fault(it *item, member, format string, args ...any) error {
@@ -60,7 +60,7 @@ func (rd *reader) message(it *item) error {
 	case "developer":
 		role = llm.Developer
 	default:
-		return rd.fault(it, "role", "role must be user, assistant, system or developer, not %q", short(it.role))
+		return rd.fault(it, "role", "role must be user, assistant, system or developer, not %q", llm.Brief(it.role))
 	}
 	parts, err := rd.said(it, "content")
 	if err != nil {

@@ -161,7 +161,7 @@ func (w *itemWriter) part(t *llm.Turn, p *llm.Part) error {
 // the model would answer something else.
 func (w *itemWriter) foreign(t *llm.Turn, p *llm.Part) error {
 	if p.Kind == llm.PartOther {
-		w.c.Lose(fmt.Sprintf("%s (%s)", w.at(t), short(p.Type)))
+		w.c.Lose(fmt.Sprintf("%s (%s)", w.at(t), llm.Brief(p.Type)))
 		return nil
 	}
 	what := "this part"

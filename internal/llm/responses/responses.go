@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"strings"
-	"unicode/utf8"
 
 	"weir/internal/llm"
 )
@@ -40,20 +39,6 @@ func invalid(param, format string, args ...any) *llm.Error {
 	e := llm.Errorf(llm.Invalid, format, args...)
 	e.Param = param
 	return e
-}
-
-// short cuts a client's text for a message.
-func short[T ~string | ~[]byte](s T) string {
-	const most = 64
-	t := string(s)
-	if len(t) > most {
-		n := most
-		for n > 0 && !utf8.RuneStart(t[n]) {
-			n--
-		}
-		t = t[:n] + "…"
-	}
-	return strings.ToValidUTF8(t, "�")
 }
 
 func isNull(v []byte) bool { return string(v) == "null" }

@@ -39,7 +39,7 @@ func (rd *reader) setting(name string, v []byte) error {
 	if at := rd.plain(name); at != nil {
 		*at = v
 	} else if !nothing && !effectless[name] {
-		rd.lose(short(name))
+		rd.lose(llm.Brief(name))
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (rd *reader) output(v []byte) error {
 			return invalid("text.format.schema", "a format of the type json_schema needs a schema")
 		}
 	default:
-		return invalid("text.format.type", "formats of the type %q cannot be translated for the servers behind this name; use json_schema", short(kind))
+		return invalid("text.format.type", "formats of the type %q cannot be translated for the servers behind this name; use json_schema", llm.Brief(kind))
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (rd *reader) tools(v []byte) error {
 		case "custom":
 			t.Kind, t.Format = llm.ToolCustom, nestedFormat(t.Format)
 		default:
-			rd.lose(fmt.Sprintf("tools[%d] (%s)", i, short(t.Type)))
+			rd.lose(fmt.Sprintf("tools[%d] (%s)", i, llm.Brief(t.Type)))
 			return nil
 		}
 		if len(t.Name) == 0 {
@@ -192,7 +192,7 @@ func (rd *reader) choice(v []byte) error {
 		})
 		return mode(c, "tool_choice.mode", string(llm.Unquote(member(v, "mode"))))
 	}
-	return invalid("tool_choice", "a tool of the type %q must be called, which the servers behind this name do not have; leave tool_choice out", short(kind))
+	return invalid("tool_choice", "a tool of the type %q must be called, which the servers behind this name do not have; leave tool_choice out", llm.Brief(kind))
 }
 
 func mode(c *llm.Choice, path, word string) error {
@@ -204,7 +204,7 @@ func mode(c *llm.Choice, path, word string) error {
 	case "required":
 		c.Mode = llm.ModeAny
 	default:
-		return invalid(path, "%s must be auto, none or required, not %q", path, short(word))
+		return invalid(path, "%s must be auto, none or required, not %q", path, llm.Brief(word))
 	}
 	return nil
 }
@@ -223,5 +223,5 @@ func (rd *reader) choosable() error {
 			return nil
 		}
 	}
-	return invalid("tool_choice", "tool_choice names the tool %q, which is not among those that can be sent on", short(llm.Unescaped(c.Name)))
+	return invalid("tool_choice", "tool_choice names the tool %q, which is not among those that can be sent on", llm.Brief(llm.Unescaped(c.Name)))
 }
