@@ -105,6 +105,7 @@ func breakages(back *api) []breakage {
 		{"F22 a bad event after one", sim.Behaviour{Insert: []sim.Insert{{After: 1, Raw: torn[back]}}}, "stalled", "one ", true},
 		{"F23 no finish", sim.Behaviour{SSE: sim.SSE{NoFinish: true}}, "stalled", all, true},
 		{"F23 no finish and no end mark", sim.Behaviour{SSE: sim.SSE{NoFinish: true, NoDone: true}}, "stalled", all, true},
+		{"F23 no finish, and the last event lacks its empty line (C010)", sim.Behaviour{SSE: sim.SSE{NoFinish: true, NoDone: true, OpenEnd: true}}, "stalled", all, true},
 		{"F26 the end twice", sim.Behaviour{SSE: sim.SSE{Twice: true}}, "", "", true},
 		{"F26 content behind the end", sim.Behaviour{SSE: sim.SSE{AfterDone: true}}, "", "", true},
 		{"a whole answer", sim.Behaviour{}, "", "", false},

@@ -42,6 +42,11 @@ func (x *run) live(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *eve
 	last, err := ans.Finish()
 	x.served(ans, a)
 	if err != nil {
+		if x.committed && x.req.Stream && len(last) > 0 { // whole events that came before the break: they are counted in what follows
+			if serr := x.out.Send(last); serr != nil {
+				return left(serr)
+			}
+		}
 		return err
 	}
 	a.First = ans.First()
