@@ -203,9 +203,9 @@ func requestEvent(r *store.Request) event.Event {
 	rec := &event.Record{
 		Start: r.Time, Op: r.Op, Dialect: r.Dialect, Alias: r.Alias, Class: r.Class, Route: r.Route, Tier: r.Tier, Pool: r.Pool,
 		Backend: r.Backend, Model: r.Model, Served: r.Served, Status: r.Status, Kind: r.Kind, Message: r.Message, Attempts: attempts,
-		Reroute: r.Reroute, Queue: r.Queue, First: r.First, Total: r.Total, Overhead: r.Overhead, CostUSD: r.CostUSD,
+		Reroute: r.Reroute, Queue: r.Queue, First: r.First, Total: r.Total, Overhead: r.Overhead, Cost: r.Cost,
 		KeyName: r.Key, KeyID: r.KeyID, Session: r.Session, Tag: r.Tag, Version: r.Version,
-		Tokens: event.Tokens{In: r.TokensIn, Out: r.TokensOut, Cached: r.TokensCached, Reasoning: r.TokensReasoning, Estimated: r.TokensEstimated},
+		Tokens: event.Tokens{In: r.TokensIn, Out: r.TokensOut, Cached: r.TokensCached, Reasoning: r.TokensReasoning, Written: r.TokensWritten, Estimated: r.TokensEstimated},
 		Shape: event.Shape{Bytes: r.Bytes, TokensEst: r.TokensEst, Messages: r.Messages, Tools: r.Tools, Images: r.Images, Stream: r.Stream,
 			MaxTokens: r.MaxTokens},
 	}

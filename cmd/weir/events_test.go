@@ -40,14 +40,13 @@ func recorded(t *testing.T) (configFile string, st *store.Store) {
 		{Pool: "dense", Backend: "gpu", Model: "qwen-27b", Tier: "gpu", Kind: "none", At: time.Second, First: -1},
 		{Pool: "helper", Backend: "floor", Model: "m", Tier: "floor", Status: 200, At: time.Second, First: 500 * time.Millisecond, Took: time.Second, Sent: true},
 	})
-	cost := 0.0125
 	rows := []store.Request{
 		{Time: time.Now().Add(-time.Minute), Request: "req_1", Op: "chat", Alias: "coder", Route: "code", Tier: "floor", Pool: "helper", Backend: "floor",
 			Model: "m", Status: 200, Reroute: "fallback", Attempts: string(attempts), Queue: 200 * time.Millisecond, First: 1500 * time.Millisecond,
 			Total: 2 * time.Second, Overhead: 300 * time.Microsecond, TokensIn: 10, TokensOut: 20, TokensCached: -1, TokensReasoning: -1,
-			CostUSD: &cost, Key: "laptop", KeyID: "a1B2c3D4", Bytes: 123, Messages: 1, Stream: true, Trace: "4bf92f3577b34da6a3ce929d0e0e4736"},
+			TokensWritten: -1, Cost: 12_500_000, Key: "laptop", KeyID: "a1B2c3D4", Bytes: 123, Messages: 1, Stream: true, Trace: "4bf92f3577b34da6a3ce929d0e0e4736"},
 		{Time: time.Now(), Request: "req_2", Op: "chat", Status: 401, Kind: "unauthorized", Attempts: "[]", First: -1, TokensIn: -1, TokensOut: -1,
-			TokensCached: -1, TokensReasoning: -1},
+			TokensCached: -1, TokensReasoning: -1, TokensWritten: -1, Cost: -1},
 	}
 	if err := st.WriteRequests(t.Context(), rows); err != nil {
 		t.Fatal(err)

@@ -192,8 +192,8 @@ func tokensText(r *event.Record) string {
 	if len(parts) > 0 && r.Tokens.Estimated {
 		parts = append(parts, "estimated")
 	}
-	if r.CostUSD != nil {
-		parts = append(parts, fmt.Sprintf("cost %.6f USD", *r.CostUSD))
+	if r.Cost >= 0 {
+		parts = append(parts, fmt.Sprintf("cost %.6f USD", float64(r.Cost)/1e9))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -37,6 +37,11 @@ type Config struct {
 	Log            Log                 `yaml:"log" doc:"event lines on standard output"`
 	Events         Events              `yaml:"events" doc:"how long events are kept in the store"`
 	Traces         Traces              `yaml:"traces" doc:"OTLP/HTTP export of spans"`
+	Requests       Requests            `yaml:"requests" doc:"the most that one request may ask for; 0 means no bound"`
+	LoopGuard      LoopGuard           `yaml:"loop_guard,omitempty" doc:"the same request from one session again and again is slowed, then refused; off by default"`
+	Spend          Ceiling             `yaml:"spend,omitempty" doc:"the most that all pools together may cost; then priced pools are skipped"`
+	Prices         Prices              `yaml:"prices,omitempty" doc:"prices by model id, for pools without their own"`
+	CapShare       string              `yaml:"cap_share,omitempty" doc:"this Weir's part of every cloud pool's cap, such as 1/2, where several share the accounts"`
 	Backends       map[string]*Backend `yaml:"backends" required:"true" keys:"name" doc:"upstream base URLs"`
 	Pools          map[string]*Pool    `yaml:"pools" required:"true" keys:"name" doc:"capacity that is counted together"`
 	Routes         map[string]*Route   `yaml:"routes,omitempty" keys:"name" doc:"named policies: ordered steps and limits"`
@@ -121,6 +126,7 @@ type Backend struct {
 	SystemTurns string   `yaml:"system_turns,omitempty" enum:"keep,user" doc:"user: system turns behind the start of a translated conversation become the user's words in their place (default for local servers, whose templates often refuse them)"`
 	Attribution string   `yaml:"attribution,omitempty" enum:"keep,strip" doc:"strip: leave out the changing line at the head of Claude Code's system prompt, which spoils prefix caches (default for local servers)"`
 	MaxTokens   string   `yaml:"max_tokens_name,omitempty" enum:"keep,max_tokens,max_completion_tokens" doc:"the one name of the limit that this backend takes"`
+	ServedIn    string   `yaml:"served_header,omitempty" doc:"response header that names the model that really answered (default: the answer's model)"`
 	Base64      string   `yaml:"base64,omitempty" enum:"keep,float" doc:"float: ask for plain numbers and encode base64 embeddings here"`
 	IdleConn    Duration `yaml:"idle_conn,omitempty" doc:"how long an unused connection is kept (default 90s; 4s where the server itself closes after 5s: llamacpp, lmstudio, sglang, vllm)"`
 	Limits      Limits   `yaml:"limits,omitempty" doc:"limits of calls to this backend"`
@@ -135,7 +141,8 @@ type Pool struct {
 	Window   int               `yaml:"window,omitempty" min:"0" doc:"context window in tokens; 0 means unknown"`
 	Models   []Model           `yaml:"models" required:"true" doc:"ids served: an id, {id, served_as} or \"*\""`
 	Stack    string            `yaml:"stack,omitempty" later:"true" doc:"the stack that must be serving"`
-	Price    *Price            `yaml:"price,omitempty" doc:"USD per million tokens; absent means unknown, never zero"`
+	Price    *Price            `yaml:"price,omitempty" doc:"USD per million tokens, before those of prices; absent means unknown, never zero"`
+	Spend    Ceiling           `yaml:"spend,omitempty" doc:"the most that this pool may cost; then it is skipped"`
 	Sampling map[string]*Param `yaml:"sampling,omitempty" keys:"param" doc:"sampling parameters to default, force or strip"`
 	Limits   Limits            `yaml:"limits,omitempty" doc:"limits of calls of this pool"`
 }
@@ -153,9 +160,39 @@ type Model struct {
 
 // Price is in USD per million tokens. A nil field is unknown.
 type Price struct {
-	In     *float64 `yaml:"in,omitempty" min:"0" doc:"prompt tokens"`
-	Out    *float64 `yaml:"out,omitempty" min:"0" doc:"completion tokens"`
-	Cached *float64 `yaml:"cached,omitempty" min:"0" doc:"cached prompt tokens"`
+	In      *USD `yaml:"in,omitempty" min:"0" doc:"prompt tokens"`
+	Out     *USD `yaml:"out,omitempty" min:"0" doc:"completion tokens"`
+	Cached  *USD `yaml:"cached,omitempty" min:"0" doc:"prompt tokens read from a cache (default: as in)"`
+	Written *USD `yaml:"written,omitempty" min:"0" doc:"prompt tokens written to a cache (default: as in)"`
+}
+
+// Prices are what models cost where their pool says nothing.
+type Prices struct {
+	AsOf   string            `yaml:"as_of,omitempty" doc:"the day of these prices, such as 2026-11-30"`
+	Models map[string]*Price `yaml:"models,omitempty" keys:"model" doc:"prices by the model id that goes to the backend, or that steps name"`
+}
+
+// Ceiling is the most that may be spent, in USD. Days and months are those of UTC. A zero field is no ceiling.
+type Ceiling struct {
+	Day   USD `yaml:"day,omitempty" doc:"in a day"`
+	Month USD `yaml:"month,omitempty" doc:"in a month"`
+}
+
+// Requests bounds what one request may ask for (S44).
+type Requests struct {
+	MaxTokens   int   `yaml:"max_tokens" min:"0" doc:"largest max_tokens; a larger one is lowered to it"`
+	Choices     int   `yaml:"choices" min:"0" doc:"largest n; more is refused"`
+	Tools       int   `yaml:"tools" min:"0" doc:"most tools; more are refused"`
+	ToolBytes   Bytes `yaml:"tool_bytes" min:"0" doc:"largest list of tools; a larger one is refused"`
+	TopLogprobs int   `yaml:"top_logprobs" min:"0" doc:"largest top_logprobs; more is refused"`
+}
+
+// LoopGuard slows and then refuses the same request of one session. A zero Slow is off.
+type LoopGuard struct {
+	Slow   int      `yaml:"slow,omitempty" min:"0" doc:"from so many same requests within the window on, each waits"`
+	Refuse int      `yaml:"refuse,omitempty" min:"0" doc:"from so many on, each is refused with 429 (default: twice slow)"`
+	Window Duration `yaml:"window,omitempty" doc:"how long a request is remembered (default 5m)"`
+	Wait   Duration `yaml:"wait,omitempty" doc:"how long a slowed request waits (default 2s)"`
 }
 
 // Param says what happens to one sampling parameter. Exactly one field is set.
@@ -187,5 +224,6 @@ type Step struct {
 
 // Alias is what a client's model name stands for. In YAML it is a route's name or a POOL/MODEL step.
 type Alias struct {
-	Route string `yaml:"route" short:"true" required:"true" doc:"the route, or POOL/MODEL"`
+	Route    string `yaml:"route" short:"true" required:"true" doc:"the route, or POOL/MODEL"`
+	Priority int    `yaml:"priority,omitempty" min:"-1000" max:"1000" doc:"added to the key's priority in queues; heartbeats want a negative one"`
 }

@@ -26,6 +26,8 @@ func wanted(t reflect.Type) string {
 		return "a duration such as 30s"
 	case t == bytesType:
 		return "a size such as 32MiB"
+	case t == usdType:
+		return "an amount in USD such as 0.40"
 	case t == secretType:
 		return "a reference such as \"${env:NAME}\""
 	case t.Kind() == reflect.Bool:
@@ -53,6 +55,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, p *path, f field) {
 			got, err := ParseBytes(text)
 			return int64(got), err
 		})
+	case v.Type() == usdType:
+		d.usd(n, v, p)
 	case v.Kind() == reflect.String:
 		d.str(n, v, p, f)
 	case v.Kind() == reflect.Bool:

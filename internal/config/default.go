@@ -30,6 +30,7 @@ func Default() *Config {
 			SwapWait:     Duration(4 * time.Minute),
 		},
 		Attempts:    Attempts{Generations: 3},
+		Requests:    Requests{MaxTokens: 1 << 20, Choices: 16, Tools: 1024, ToolBytes: 8 << 20, TopLogprobs: 20},
 		CommitAfter: Duration(45 * time.Second),
 		Drain:       Duration(30 * time.Second),
 		Log:         Log{Format: "json", Level: "info"},

@@ -109,6 +109,8 @@ func encodeScalar(v reflect.Value) *yaml.Node {
 		node := text(x.String())
 		node.Style = 0 // a plain number stays one
 		return node
+	case USD:
+		return plain(x.String())
 	case Secret:
 		return text(x.Ref())
 	}

@@ -12,6 +12,7 @@ import (
 var (
 	durationType = reflect.TypeFor[Duration]()
 	bytesType    = reflect.TypeFor[Bytes]()
+	usdType      = reflect.TypeFor[USD]()
 	secretType   = reflect.TypeFor[Secret]()
 	anyType      = reflect.TypeFor[any]()
 )
@@ -23,6 +24,7 @@ var nameForms = map[string]struct {
 }{
 	"name":  {regexp.MustCompile(`^[A-Za-z0-9._:-]+$`), "may have letters, digits and . _ : - only"},
 	"alias": {regexp.MustCompile(`^([^\s*\x00-\x1f\x7f]+\*?|\*)$`), "must have no spaces, and * only as its last character"},
+	"model": {regexp.MustCompile(`^[^\s*\x00-\x1f\x7f]+$`), "must be a model id without spaces or *"},
 	"param": {regexp.MustCompile(`^[a-z][a-z0-9_]*$`), "must be the name of a request field such as temperature"},
 }
 

@@ -139,6 +139,8 @@ func (s *schemas) scalar(t reflect.Type, f field, def reflect.Value) object {
 		out = object{"type": "string", "pattern": durationPattern}
 	case t == bytesType:
 		out = object{"type": []any{"string", "integer"}, "pattern": bytesPattern}
+	case t == usdType:
+		out = object{"type": "number", "minimum": 0}
 	case t == secretType:
 		return object{"type": "string", "pattern": secretPattern}
 	case t.Kind() == reflect.Bool:
@@ -171,6 +173,8 @@ func defaultOf(v reflect.Value) any {
 		return x.String()
 	case Bytes:
 		return x.String()
+	case USD:
+		return json.Number(x.String())
 	}
 	return v.Interface()
 }

@@ -12,7 +12,8 @@ func (a Attempt) MarshalJSON() ([]byte, error) { return appendAttempt(nil, &a), 
 func (a *Attempt) UnmarshalJSON(b []byte) error {
 	var v struct {
 		Pool, Backend, Model, Tier, Kind, Message, Served string
-		Status                                            int
+		Status, Place                                     int
+		Guess                                             *float64 `json:"guess_ms"`
 		Sent                                              bool
 		At                                                *float64 `json:"at_ms"`
 		Queue                                             *float64 `json:"queue_ms"`
@@ -24,7 +25,7 @@ func (a *Attempt) UnmarshalJSON(b []byte) error {
 	}
 	*a = Attempt{
 		Pool: v.Pool, Backend: v.Backend, Model: v.Model, Tier: v.Tier, Kind: v.Kind, Message: v.Message, Served: v.Served, Status: v.Status,
-		Sent: v.Sent, At: fromMS(v.At), Queue: fromMS(v.Queue), First: fromMS(v.First), Took: fromMS(v.Took),
+		Sent: v.Sent, Place: v.Place, Guess: max(fromMS(v.Guess), 0), At: fromMS(v.At), Queue: fromMS(v.Queue), First: fromMS(v.First), Took: fromMS(v.Took),
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ const (
 	Start   Name = "start"
 	Routing Name = "routing"
 	Reroute Name = "reroute"
+	Queue   Name = "queue" // a request waits for a slot
 	Skip    Name = "skip"
 	Drop    Name = "drop"   // a backend's API has no place for something of the request
 	Repair  Name = "repair" // a poisoned history was mended before a server saw it
@@ -69,7 +70,8 @@ type Record struct {
 	Overhead time.Duration // time that was neither queueing nor waiting for a backend
 
 	Tokens  Tokens
-	CostUSD *float64 // nil: unknown, never zero
+	Cost    int64  // nano-dollars; negative: unknown, which is never zero
+	Purpose string // what the cost is booked as: client or disconnect; empty: nothing was used
 	KeyName string
 	KeyID   string // public prefix
 	Session string
@@ -96,6 +98,8 @@ type Attempt struct {
 	Served  string
 	At      time.Duration // since the request's start
 	Queue   time.Duration
+	Place   int           // in the queue when it began to wait, from 1; 0: it did not
+	Guess   time.Duration // how long it was expected to wait
 	First   time.Duration // since At; negative: none
 	Took    time.Duration
 	Sent    bool // the upstream may have worked on it: a generation
@@ -104,8 +108,9 @@ type Attempt struct {
 
 // Tokens counts one request. A negative number is unknown.
 type Tokens struct {
-	In, Out, Cached, Reasoning int64
-	Estimated                  bool
+	In, Out, Cached, Reasoning int64 // Cached and Written are parts of In, Reasoning is one of Out
+	Written                    int64 // into the vendor's cache
+	Estimated                  bool  // one of them at least is Weir's own count
 }
 
 // Shape is the size of a request, never its text.

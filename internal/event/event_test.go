@@ -37,7 +37,7 @@ func sampleRecord() *Record {
 				At: 310 * time.Millisecond, Queue: 20 * time.Millisecond, First: 400*time.Millisecond + 500, Took: 2 * time.Second, Sent: true, Span: SpanID{2}},
 		},
 		Queue: 20 * time.Millisecond, First: 710 * time.Millisecond, Total: 2310 * time.Millisecond, Overhead: 187 * time.Microsecond,
-		Tokens: Tokens{In: 1200, Out: 340, Cached: 800, Reasoning: -1}, KeyName: "laptop", KeyID: "a1B2c3D4", Session: "s-77", Version: "3",
+		Tokens: Tokens{In: 1200, Out: 340, Cached: 800, Reasoning: -1, Written: -1}, Cost: -1, KeyName: "laptop", KeyID: "a1B2c3D4", Session: "s-77", Version: "3",
 		Shape: Shape{Bytes: 12345, TokensEst: 3000, Messages: 12, Tools: 20, Stream: true, MaxTokens: 4096},
 		Trace: TraceID{0x4b, 0xf9, 15: 1}, Span: SpanID{9}, Parent: SpanID{8}, Traced: true, Remote: "192.0.2.7",
 	}
@@ -46,7 +46,7 @@ func sampleRecord() *Record {
 func sampleEvents() []Event {
 	at := time.Date(2026, 11, 30, 12, 0, 2, 433000000, time.UTC)
 	refused := &Record{Start: at, Op: "chat", Status: 401, Kind: "unauthorized", Queue: 0, First: -1, Total: 41 * time.Microsecond, Overhead: 41 * time.Microsecond,
-		Tokens: Tokens{In: -1, Out: -1, Cached: -1, Reasoning: -1}, Message: "no valid API key"}
+		Tokens: Tokens{In: -1, Out: -1, Cached: -1, Reasoning: -1, Written: -1}, Cost: -1, Message: "no valid API key"}
 	return []Event{
 		{Time: at, Name: Start, Request: "req_1", Alias: "coder"},
 		{Time: at, Name: Routing, Request: "req_1", Alias: "coder", Route: "code", Detail: "vendor-a/glm-5, vendor-b/kimi-k3"},
@@ -93,7 +93,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestEndHasEveryFieldOfTheContract(t *testing.T) {
-	for name, r := range map[string]*Record{"full": sampleRecord(), "empty": {}} {
+	for name, r := range map[string]*Record{"full": sampleRecord(), "empty": {Cost: -1}} {
 		var got map[string]any
 		line := AppendJSON(nil, &Event{Name: End, Request: "req_1", Record: r})
 		if err := json.Unmarshal(line, &got); err != nil {
@@ -105,7 +105,7 @@ func TestEndHasEveryFieldOfTheContract(t *testing.T) {
 				t.Errorf("%s lacks %s: %s", name, f, line)
 			}
 		}
-		for object, fields := range map[string]string{"tokens": "in out cached reasoning estimated", "shape": "bytes tokens_est messages tools images stream max_tokens"} {
+		for object, fields := range map[string]string{"tokens": "in out cached reasoning written estimated", "shape": "bytes tokens_est messages tools images stream max_tokens"} {
 			for _, f := range strings.Fields(fields) {
 				if _, ok := got[object].(map[string]any)[f]; !ok {
 					t.Errorf("%s lacks %s.%s: %s", name, object, f, line)
@@ -119,7 +119,6 @@ func TestEndHasEveryFieldOfTheContract(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	zero, odd, nan := 0.0, 0.000001, math.NaN()
 	for _, tt := range []struct {
 		name string
 		got  []byte
@@ -130,9 +129,12 @@ func TestNumbers(t *testing.T) {
 		{"under a microsecond", appendMS(nil, 999), "0.000"},
 		{"hours", appendMS(nil, 3*time.Hour+7*time.Microsecond), "10800000.007"},
 		{"unknown", appendMS(nil, -1), "null"},
-		{"free is 0", appendPrice(nil, &zero), "0"},
-		{"small prices have no exponent", appendPrice(nil, &odd), "0.000001"},
-		{"what is no number is unknown", appendPrice(nil, &nan), "null"},
+		{"free is 0", appendNanos(nil, 0), "0"},
+		{"a nano-dollar has no exponent", appendNanos(nil, 1), "0.000000001"},
+		{"no zeros at the end", appendNanos(nil, 1_250_000_000), "1.25"},
+		{"whole dollars", appendNanos(nil, 3_000_000_000), "3"},
+		{"the largest", appendNanos(nil, math.MaxInt64), "9223372036.854775807"},
+		{"an unknown price is none", appendNanos(nil, -1), "null"},
 	} {
 		if string(tt.got) != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, tt.got, tt.want)

@@ -1,7 +1,6 @@
 package event
 
 import (
-	"math"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -55,7 +54,7 @@ func appendRecord(b []byte, r *Record) []byte {
 	b = appendMS(append(b, `,"total_ms":`...), r.Total)
 	b = appendMS(append(b, `,"overhead_ms":`...), r.Overhead)
 	b = appendTokens(append(b, `,"tokens":`...), &r.Tokens)
-	b = appendPrice(append(b, `,"cost_usd":`...), r.CostUSD)
+	b = appendNanos(append(b, `,"cost_usd":`...), r.Cost)
 	b = appendTexts(b, [...]member{
 		{`,"key":`, r.KeyName}, {`,"key_id":`, r.KeyID}, {`,"session":`, r.Session}, {`,"tag":`, r.Tag}, {`,"version":`, r.Version},
 		{`,"op":`, r.Op}, {`,"dialect":`, r.Dialect}, {`,"reroute":`, r.Reroute},
@@ -100,6 +99,10 @@ func appendAttempt(b []byte, a *Attempt) []byte {
 	}
 	b = appendMS(append(b, `,"at_ms":`...), a.At)
 	b = appendMS(append(b, `,"queue_ms":`...), a.Queue)
+	if a.Place > 0 {
+		b = strconv.AppendInt(append(b, `,"place":`...), int64(a.Place), 10)
+		b = appendMS(append(b, `,"guess_ms":`...), a.Guess)
+	}
 	b = appendMS(append(b, `,"first_ms":`...), a.First)
 	b = appendMS(append(b, `,"took_ms":`...), a.Took)
 	b = strconv.AppendBool(append(b, `,"sent":`...), a.Sent)
@@ -117,6 +120,7 @@ func appendTokens(b []byte, t *Tokens) []byte {
 	b = appendCount(append(b, `,"out":`...), t.Out)
 	b = appendCount(append(b, `,"cached":`...), t.Cached)
 	b = appendCount(append(b, `,"reasoning":`...), t.Reasoning)
+	b = appendCount(append(b, `,"written":`...), t.Written)
 	return append(strconv.AppendBool(append(b, `,"estimated":`...), t.Estimated), '}')
 }
 
@@ -171,12 +175,22 @@ func appendCount(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, n, 10)
 }
 
-// appendPrice never writes what is not a JSON number.
-func appendPrice(b []byte, p *float64) []byte {
-	if p == nil || math.IsNaN(*p) || math.IsInf(*p, 0) {
+// appendNanos appends nano-dollars as dollars, exactly and without an exponent; null for what is unknown.
+func appendNanos(b []byte, n int64) []byte {
+	const dollar = 1e9
+	if n < 0 {
 		return append(b, null...)
 	}
-	return strconv.AppendFloat(b, *p, 'f', -1, 64)
+	b = strconv.AppendInt(b, n/dollar, 10)
+	if n %= dollar; n == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for digit := int64(dollar / 10); n > 0; digit /= 10 {
+		b = append(b, byte('0'+n/digit))
+		n %= digit
+	}
+	return b
 }
 
 const hexDigits = "0123456789abcdef"

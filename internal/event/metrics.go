@@ -124,8 +124,8 @@ func (m *Metrics) observeEnd(r *Record) {
 			end.tokens[i].Add(float64(v))
 		}
 	}
-	if r.CostUSD != nil && *r.CostUSD > 0 {
-		n.counter(m.fam.cost, n.pool(r.Pool), n.model(r.Model)).Add(*r.CostUSD) // no series says 0 where the price is unknown
+	if r.Cost > 0 {
+		n.counter(m.fam.cost, n.pool(r.Pool), n.model(r.Model)).Add(float64(r.Cost) / 1e9) // no series says 0 where the price is unknown
 	}
 }
 

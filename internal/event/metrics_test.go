@@ -23,8 +23,8 @@ func TestMetricsOfARequest(t *testing.T) {
 		m.Observe(e)
 	}
 	m.Observe(Event{Name: Start})
-	priced, cost := sampleRecord(), 0.25
-	priced.CostUSD, priced.Reroute, priced.Attempts = &cost, "", priced.Attempts[1:]
+	priced := sampleRecord()
+	priced.Cost, priced.Reroute, priced.Attempts = 250_000_000, "", priced.Attempts[1:]
 	again := priced.Attempts[0]
 	again.Kind = "stale"
 	priced.Attempts = []Attempt{again, priced.Attempts[0]}

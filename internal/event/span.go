@@ -80,8 +80,8 @@ func (t *Traces) serverAttributes(e *Event, op string) attributes {
 		text("weir.reroute", r.Reroute).text("weir.class", r.Class).
 		number("http.response.status_code", int64(r.Status)).number("weir.attempts", int64(len(r.Attempts))).
 		seconds("weir.queue", r.Queue).seconds("weir.overhead", r.Overhead)
-	if r.CostUSD != nil {
-		a = a.float("weir.cost_usd", *r.CostUSD)
+	if r.Cost >= 0 {
+		a = a.float("weir.cost_usd", float64(r.Cost)/1e9)
 	}
 	return a.text("error.type", r.Kind)
 }

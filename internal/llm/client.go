@@ -7,9 +7,14 @@ type Caller struct {
 	Key      string // the key's name; empty where none is asked for
 	Prefix   string // its public prefix
 	Priority int
-	Local    bool                    // its requests may not leave the machines you own
-	May      func(alias string) bool // whether it may ask for that name; nil: for all
-	Trace    string                  // traceparent of the caller; empty: none
+	Session  string // the client's conversation, as its headers name it; empty: see Request.Session
+	Tag      string // the client's own label, for the accounts
+
+	// The key's ceilings in nano-dollars; 0: none.
+	SpendDay, SpendMonth int64
+	Local                bool                    // its requests may not leave the machines you own
+	May                  func(alias string) bool // whether it may ask for that name; nil: for all
+	Trace                string                  // traceparent of the caller; empty: none
 }
 
 // Allows reports whether the caller may ask for alias.

@@ -107,7 +107,7 @@ func (x *run) tail(ended time.Time) { x.rec.Overhead += time.Since(ended) }
 
 // usage takes what the answer said, or an estimate that is marked as one: a content event is about a token.
 func (x *run) usage(u llm.Usage, events int64) {
-	t := event.Tokens{In: u.In, Out: u.Out, Cached: u.Cached, Reasoning: u.Reasoning}
+	t := event.Tokens{In: u.In, Out: u.Out, Cached: u.Cached, Reasoning: u.Reasoning, Written: u.Written}
 	if t.In < 0 {
 		t.In, t.Estimated = int64(x.rec.Shape.TokensEst), true
 	}

@@ -184,7 +184,8 @@ func (s *Server) leave(r *http.Request, rc *http.ResponseController) {
 
 func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	x := &exchange{Server: s, r: r, id: newID(), rec: &event.Record{Start: time.Now(), Dialect: "openai", First: -1}}
-	x.rec.Tokens = event.Tokens{In: -1, Out: -1, Cached: -1, Reasoning: -1}
+	x.rec.Tokens = event.Tokens{In: -1, Out: -1, Cached: -1, Reasoning: -1, Written: -1}
+	x.rec.Cost = -1
 	x.rec.Remote = s.remote(r)
 	x.reply.begin(w, s)
 	h := w.Header()

@@ -50,7 +50,7 @@ func sampleRequest(n int, at time.Time) Request {
 		Pool: "vendor-a", Backend: "vendor", Model: "glm-5", Served: "glm-5", Status: 200,
 		Attempts: `[{"pool":"vendor-a","backend":"vendor","model":"glm-5","tier":"cloud","kind":null,"status":200,"at_ms":0.120,"queue_ms":0.000,"first_ms":312.000,"took_ms":2200.000,"sent":true}]`,
 		Queue:    0, First: 312 * time.Millisecond, Total: 2200 * time.Millisecond, Overhead: 120 * time.Microsecond,
-		TokensIn: 1200, TokensOut: 340, TokensCached: 800, TokensReasoning: -1, CostUSD: new(0.0123), Key: "laptop", KeyID: "a1B2c3D4",
+		TokensIn: 1200, TokensOut: 340, TokensCached: 800, TokensReasoning: -1, TokensWritten: 10, Cost: 12_300_000, Key: "laptop", KeyID: "a1B2c3D4",
 		Session: "s-77", Version: "3", Bytes: 12345, TokensEst: 3000, Messages: 12, Tools: 20, Stream: true, MaxTokens: 4096,
 	}
 }

@@ -17,7 +17,10 @@ type Key struct {
 	Boundary      string   // any or local
 	Priority      int
 	RPM           int           // 0: no limit
+	TPM           int64         // 0: no limit
 	Concurrent    int           // 0: no limit
+	SpendDay      int64         // nano-dollars; 0: no ceiling
+	SpendMonth    int64         // likewise
 	KeepResponses time.Duration // 0: not at all
 	Created       time.Time
 	Expires       time.Time // zero: never
@@ -76,7 +79,7 @@ func (s *Store) writeKeys(ctx context.Context, keys []Key) error {
 func queryKeys(ctx context.Context, q interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }) ([]Key, error) {
-	rows, err := q.QueryContext(ctx, `SELECT prefix, name, hash, aliases, boundary, priority, rpm, concurrent, keep_responses, created, expires, revoked, rotated_until
+	rows, err := q.QueryContext(ctx, `SELECT prefix, name, hash, aliases, boundary, priority, rpm, tpm, concurrent, spend_day, spend_month, keep_responses, created, expires, revoked, rotated_until
 		FROM keys ORDER BY created, prefix`)
 	if err != nil {
 		return nil, err
@@ -88,7 +91,7 @@ func queryKeys(ctx context.Context, q interface {
 		var aliases string
 		var keep, created int64
 		var expires, revoked, rotated sql.NullInt64
-		if err := rows.Scan(&k.Prefix, &k.Name, &k.Hash, &aliases, &k.Boundary, &k.Priority, &k.RPM, &k.Concurrent,
+		if err := rows.Scan(&k.Prefix, &k.Name, &k.Hash, &aliases, &k.Boundary, &k.Priority, &k.RPM, &k.TPM, &k.Concurrent, &k.SpendDay, &k.SpendMonth,
 			&keep, &created, &expires, &revoked, &rotated); err != nil {
 			return keys, err
 		}
@@ -109,12 +112,12 @@ func putKeys(ctx context.Context, tx *sql.Tx, keys []Key) error {
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO keys (prefix, name, hash, aliases, boundary, priority, rpm, concurrent, keep_responses, created, expires, revoked, rotated_until)
-			VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)
+		_, err = tx.ExecContext(ctx, `INSERT INTO keys (prefix, name, hash, aliases, boundary, priority, rpm, tpm, concurrent, spend_day, spend_month, keep_responses, created, expires, revoked, rotated_until)
+			VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 			ON CONFLICT (prefix) DO UPDATE SET aliases = excluded.aliases, boundary = excluded.boundary, priority = excluded.priority,
-				rpm = excluded.rpm, concurrent = excluded.concurrent, keep_responses = excluded.keep_responses, expires = excluded.expires, revoked = excluded.revoked,
+				rpm = excluded.rpm, tpm = excluded.tpm, spend_day = excluded.spend_day, spend_month = excluded.spend_month, concurrent = excluded.concurrent, keep_responses = excluded.keep_responses, expires = excluded.expires, revoked = excluded.revoked,
 				rotated_until = excluded.rotated_until`,
-			k.Prefix, k.Name, k.Hash, string(aliases), k.Boundary, k.Priority, k.RPM, k.Concurrent, k.KeepResponses.Microseconds(), k.Created.UnixMicro(),
+			k.Prefix, k.Name, k.Hash, string(aliases), k.Boundary, k.Priority, k.RPM, k.TPM, k.Concurrent, k.SpendDay, k.SpendMonth, k.KeepResponses.Microseconds(), k.Created.UnixMicro(),
 			stamp(k.Expires), stamp(k.Revoked), stamp(k.RotatedUntil))
 		if err != nil {
 			return err

@@ -220,16 +220,12 @@ func (s shape) Scan(v any) error {
 func scanRequest(rows *sql.Rows) (Request, error) {
 	var r Request
 	var at int64
-	var cost sql.NullFloat64
 	err := rows.Scan(&r.ID, &at, &r.Request, str{&r.Op}, str{&r.Dialect}, str{&r.Alias}, str{&r.Class}, str{&r.Route}, str{&r.Tier},
 		str{&r.Pool}, str{&r.Backend}, str{&r.Model}, str{&r.Served}, &r.Status, str{&r.Kind}, str{&r.Message}, str{&r.Reroute}, str{&r.Attempts},
 		dur{&r.Queue}, dur{&r.First}, dur{&r.Total}, dur{&r.Overhead},
-		num{&r.TokensIn, -1}, num{&r.TokensOut, -1}, num{&r.TokensCached, -1}, num{&r.TokensReasoning, -1}, &r.TokensEstimated, &cost,
+		num{&r.TokensIn, -1}, num{&r.TokensOut, -1}, num{&r.TokensCached, -1}, num{&r.TokensReasoning, -1}, num{&r.TokensWritten, -1}, &r.TokensEstimated, num{&r.Cost, -1},
 		str{&r.Key}, str{&r.KeyID}, str{&r.Session}, str{&r.Tag}, str{&r.Version}, str{&r.Trace}, shape{&r})
 	r.Time = time.UnixMicro(at)
-	if cost.Valid {
-		r.CostUSD = &cost.Float64
-	}
 	return r, err
 }
 

@@ -38,8 +38,9 @@ type Request struct {
 	TokensOut       int64
 	TokensCached    int64
 	TokensReasoning int64
+	TokensWritten   int64 // of the prompt, into the vendor's cache
 	TokensEstimated bool
-	CostUSD         *float64 // nil: unknown
+	Cost            int64 // nano-dollars; negative: unknown
 
 	Key     string
 	KeyID   string // public prefix
@@ -59,11 +60,11 @@ type Request struct {
 
 // requestColumns are the written columns of requests after id, in the order of bindRequest.
 const requestColumns = `time, request, op, dialect, alias, class, route, tier, pool, backend, model, served, status, kind, message, reroute, attempts,
-	queue, first, total, overhead, tokens_in, tokens_out, tokens_cached, tokens_reasoning, tokens_estimated, cost_usd,
+	queue, first, total, overhead, tokens_in, tokens_out, tokens_cached, tokens_reasoning, tokens_written, tokens_estimated, cost,
 	key, key_id, session, tag, version, trace, shape`
 
 const (
-	requestWidth = 34
+	requestWidth = 35
 	bulkRows     = 20 // rows of one INSERT: more gained nothing
 )
 
@@ -98,7 +99,7 @@ func bindRequest(a []driver.NamedValue, r *Request) {
 		r.Time.UnixMicro(), r.Request, text(r.Op), text(r.Dialect), text(r.Alias), text(r.Class), text(r.Route), text(r.Tier),
 		text(r.Pool), text(r.Backend), text(r.Model), text(r.Served), int64(r.Status), text(r.Kind), text(r.Message), text(r.Reroute), text(r.Attempts),
 		micros(r.Queue), micros(r.First), micros(r.Total), micros(r.Overhead),
-		count(r.TokensIn), count(r.TokensOut), count(r.TokensCached), count(r.TokensReasoning), flag(r.TokensEstimated), price(r.CostUSD),
+		count(r.TokensIn), count(r.TokensOut), count(r.TokensCached), count(r.TokensReasoning), count(r.TokensWritten), flag(r.TokensEstimated), count(r.Cost),
 		text(r.Key), text(r.KeyID), text(r.Session), text(r.Tag), text(r.Version), text(r.Trace), r.shape(),
 	} {
 		a[i].Value = v
@@ -148,13 +149,6 @@ func flag(b bool) int64 {
 		return 1
 	}
 	return 0
-}
-
-func price(p *float64) driver.Value {
-	if p == nil {
-		return nil
-	}
-	return *p
 }
 
 func stamp(t time.Time) driver.Value {

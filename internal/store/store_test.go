@@ -95,13 +95,12 @@ func TestRowsComeBackAsWritten(t *testing.T) {
 // An unknown price is NULL in the file itself, not 0.
 func TestUnknownIsNull(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
-	free := 0.0
-	rows := []Request{{Request: "unknown", TokensIn: -1, First: -1}, {Request: "free", CostUSD: &free}}
+	rows := []Request{{Request: "unknown", TokensIn: -1, First: -1, Cost: -1}, {Request: "free"}}
 	if err := s.WriteRequests(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
 	var got int
-	q := "SELECT count(*) FROM requests WHERE request = 'unknown' AND cost_usd IS NULL AND tokens_in IS NULL AND first IS NULL AND class IS NULL OR request = 'free' AND cost_usd = 0"
+	q := "SELECT count(*) FROM requests WHERE request = 'unknown' AND cost IS NULL AND tokens_in IS NULL AND first IS NULL AND class IS NULL OR request = 'free' AND cost = 0"
 	if err := s.db.QueryRow(q).Scan(&got); err != nil || got != 2 {
 		t.Errorf("%d rows as they should be, %v, want 2", got, err)
 	}
