@@ -15,6 +15,8 @@ type Query struct {
 	Reason  string    // reroute reason, or a fact's reason
 	Kind    string    // kind of failure
 	Key     string    // requests: the key's name or prefix
+	Session string    // requests: of this conversation
+	Tag     string    // requests: with this label
 	Since   time.Time // at or after
 	Limit   int       // at most so many, the newest; 0 means 1,000
 
@@ -89,6 +91,12 @@ func (q Query) requests() (where []string, args []any) {
 	}
 	if q.Key != "" {
 		add("(key = ? OR key_id = ?)", q.Key, q.Key)
+	}
+	if q.Session != "" {
+		add("session = ?", q.Session)
+	}
+	if q.Tag != "" {
+		add("tag = ?", q.Tag)
 	}
 	return q.common(where, args)
 }
