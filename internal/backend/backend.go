@@ -51,6 +51,7 @@ type Options struct {
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the network
 	Agent    string                                                            // User-Agent
 	Hop      string                                                            // value of X-Weir-Hop: this instance
+	ServedIn string                                                            // header of answers that names the model that served; empty: the answer itself does
 }
 
 // Backend is one upstream base URL with its connections. It is safe for concurrent use; Close it when it is dropped.
@@ -78,11 +79,11 @@ func New(o Options) (*Backend, error) {
 	if dial == nil {
 		dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
-	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
+	connect := b.guard(address(base), func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.Connect)
 		defer cancel()
 		return dial(ctx, network, addr)
-	}
+	})
 	if base.Scheme == "http" && !o.Proxy {
 		b.plain = b.newPlain(base, connect)
 		return b, nil
@@ -113,11 +114,17 @@ func (b *Backend) Close() {
 	b.transport.CloseIdleConnections()
 }
 
-func (b *Backend) newPlain(base *url.URL, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *plain {
-	addr := base.Host
-	if base.Port() == "" {
-		addr = net.JoinHostPort(base.Hostname(), "80")
+// address returns where a backend is dialled.
+func address(base *url.URL) string {
+	port := base.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[base.Scheme]
 	}
+	return net.JoinHostPort(base.Hostname(), port)
+}
+
+func (b *Backend) newPlain(base *url.URL, dial dialer) *plain {
+	addr := address(base)
 	return &plain{
 		dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, "tcp", addr) },
 		keep: b.IdleConn, most: max(b.Conns, 2), backend: b,

@@ -32,6 +32,7 @@ type Call struct {
 	Limits   Limits
 	Trace    string // traceparent; empty: none
 	Fresh    bool   // on a connection that was not used before
+	Local    bool   // the request may not leave the machines you own: a backend outside refuses it
 }
 
 // Answer is an upstream's answer under way. It is used by one goroutine, which must call Close exactly once.
@@ -52,7 +53,8 @@ type Answer struct {
 	flight flight
 	watch  watch
 	sent   *sentBody
-	done   bool // the body was read to its end
+	done   bool   // the body was read to its end
+	served string // the model that served, where a header says so; empty: the answer itself does
 	first  time.Duration
 	begun  time.Time
 }
@@ -64,8 +66,15 @@ var (
 )
 
 // Call sends the request and returns the answer once its head is there and is a success. Errors are *llm.Error; their
-// Sent says whether the upstream may have worked on it. ctx ends the call at any time.
+// Sent says whether the upstream may have worked on it. ctx ends the call at any time. A local call of a backend outside,
+// or through a proxy on another machine, is of kind None with the code boundary, and not a byte of it has left.
 func (b *Backend) Call(ctx context.Context, c *Call) (*Answer, error) {
+	if c.Local {
+		ctx = localContext(ctx)
+	}
+	if err := b.inside(ctx); err != nil {
+		return nil, err
+	}
 	stream, plain := b.Streams(c.Request, c.Model), b.noBase64.Load() || b.Target.Base64 == "float"
 	a, err := b.call(ctx, c, stream)
 	if c.Request.Op == llm.Count && llm.KindOf(err) == llm.Gone {
@@ -245,6 +254,7 @@ func (b *Backend) key() (string, error) {
 func (a *Answer) open(stream bool) error {
 	r := &a.head
 	a.Status, a.Header, a.body = r.status, r.header, r.body
+	a.served = a.b.served(r.header)
 	packed := a.inflate()
 	if r.status < 200 || r.status > 299 {
 		var body []byte
@@ -279,10 +289,19 @@ func (a *Answer) open(stream bool) error {
 func (a *Answer) IsStream() bool { return a.stream != nil }
 
 // Seen tells what the stream has shown so far.
-func (a *Answer) Seen() *llm.Seen { return a.stream.Seen() }
+func (a *Answer) Seen() *llm.Seen {
+	seen := a.stream.Seen()
+	if a.served != "" {
+		seen.Served = a.served
+	}
+	return seen
+}
 
 // First returns the time from the call to the first content, negative before it.
 func (a *Answer) First() time.Duration { return a.first }
+
+// Took returns the time since the call.
+func (a *Answer) Took() time.Duration { return time.Since(a.begun) }
 
 // Next blocks for the next read and returns what may go to the client now; it may be nothing. It is valid until the
 // next call. io.EOF is the proper end: Finish has the last bytes. Other errors are *llm.Error; bytes may come with them.
@@ -394,6 +413,9 @@ func (a *Answer) Whole() ([]byte, llm.Seen, error) {
 	}
 	if err != nil {
 		return nil, seen, a.fault(err)
+	}
+	if a.served != "" {
+		seen.Served = a.served
 	}
 	if r.Stream {
 		return nil, seen, &llm.Error{Kind: llm.Refused, Op: "backend.Whole", Upstream: a.Status, Sent: true,

@@ -146,6 +146,9 @@ var heads = sync.Pool{New: func() any { return new([]byte) }}
 
 // take returns an idle connection that is still alive, or a new one; a new one in any case where fresh asks for it.
 func (p *plain) take(ctx context.Context, fresh bool) (*wire, error) {
+	if err := p.backend.inside(ctx); err != nil {
+		return nil, err
+	}
 	for !fresh {
 		p.mu.Lock()
 		n := len(p.idle)

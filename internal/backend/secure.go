@@ -15,6 +15,9 @@ func (b *Backend) send(ctx context.Context, o *outgoing, f *flight) (head, error
 		o.body.written.Store(true) // or will never be: nobody reads it any more
 		return h, err
 	}
+	if err := b.inside(ctx); err != nil {
+		return head{}, err
+	}
 	if o.fresh {
 		b.transport.CloseIdleConnections()
 	}
@@ -27,7 +30,11 @@ func (b *Backend) send(ctx context.Context, o *outgoing, f *flight) (head, error
 		WroteRequest:         func(i httptrace.WroteRequestInfo) { o.body.written.Store(i.Err == nil) },
 		GotFirstResponseByte: func() { replied.Store(true) },
 	}
-	resp, err := b.transport.RoundTrip(b.request(httptrace.WithClientTrace(ctx, trace), o))
+	req := b.request(httptrace.WithClientTrace(ctx, trace), o)
+	if err := b.proxied(req); err != nil {
+		return head{}, err
+	}
+	resp, err := b.transport.RoundTrip(req)
 	f.got, f.begun, f.replied = got.Load(), begun.Load(), replied.Load()
 	f.reused = f.got && conn.Reused
 	if err != nil {

@@ -64,7 +64,8 @@ func TestDocsHaveTheDefaults(t *testing.T) {
 		"write_timeout": c.Server.WriteTimeout, "max_per_address": c.Server.MaxPerAddress, "first_content": c.Limits.FirstContent,
 		"total": c.Limits.Total, "answer": c.Limits.Answer, "wait": c.Limits.Wait, "swap_wait": c.Limits.SwapWait,
 		"log.format": c.Log.Format, "log.level": c.Log.Level, "events.keep": c.Events.Keep, "events.max_size": c.Events.MaxSize,
-		"traces.sample": *c.Traces.Sample, "queue": defaultQueue,
+		"max_tokens": c.Requests.MaxTokens, "choices": c.Requests.Choices, "tools": c.Requests.Tools, "tool_bytes": c.Requests.ToolBytes,
+		"top_logprobs": c.Requests.TopLogprobs, "traces.sample": *c.Traces.Sample, "queue": defaultQueue,
 	} {
 		if want := fmt.Sprintf("| `%s` | `%v` |", key, value); !strings.Contains(text, want) {
 			t.Errorf("docs/config.md lacks a row that begins with %s", want)

@@ -2,6 +2,9 @@ package config
 
 import "strings"
 
+// Nearest returns the candidate that word was probably meant to be, empty for none. Ties go to the first.
+func Nearest(word string, candidates []string) string { return nearest(word, candidates) }
+
 // nearest returns the candidate that word was probably meant to be, or "". Ties go to the first.
 func nearest(word string, candidates []string) string {
 	best, bound := "", max(1, min(3, len(word)/3))

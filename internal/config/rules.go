@@ -41,6 +41,8 @@ func (r *rules) all() {
 	for _, name := range sorted(r.c.Aliases) {
 		r.alias(name, r.c.Aliases[name].Route, root("aliases").key(name))
 	}
+	r.money()
+	r.loopGuard()
 	r.unused()
 }
 

@@ -14,6 +14,7 @@ import (
 func (r *rules) backend(b *Backend, p *path) {
 	u := r.url(b, p.key("url"))
 	r.keyHeader(b, p)
+	r.servedHeader(b, p.key("served_header"))
 	r.limits(b.Limits, p.key("limits"))
 	if u == nil {
 		return
@@ -32,6 +33,40 @@ func (r *rules) backend(b *Backend, p *path) {
 		r.fault(p.key("ca"), "is for https only: the url is %s", u.Scheme)
 	}
 	r.itself(u, p.key("url"))
+	r.inside(b, host, p)
+}
+
+// inside looks at a backend that counts as one of your own machines: whether it is one, and what stands on the way to it.
+// What is said in so many words (outside: false) is believed.
+func (r *rules) inside(b *Backend, host string, p *path) {
+	if b.IsOutside() {
+		return
+	}
+	if b.Outside == nil && b.Tier != "" && isPublic(host) {
+		r.warn(p.key("url"), "%s is a public host, but a backend of tier %s counts as one of your own machines, so local requests go there: "+
+			"write outside: true, or outside: false if it is yours", show(host), b.Tier)
+	}
+	if b.Proxy == "env" && !isLoopback(host) {
+		r.warn(p.key("proxy"), "a proxy of the environment would see what goes to one of your own machines: "+
+			"unless it runs on this machine, local requests are refused here")
+	}
+}
+
+// ownNames are the endings of names that no public DNS has.
+var ownNames = []string{".local", ".localhost", ".lan", ".internal", ".home", ".home.arpa", ".corp", ".intranet", ".localdomain", ".private"}
+
+// carrierRange is shared address space (RFC 6598), which private networks such as Tailscale's use.
+var carrierRange = netip.MustParsePrefix("100.64.0.0/10")
+
+// isPublic reports whether a host name or address looks like one of the public network.
+func isPublic(host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		ip = ip.Unmap()
+		return !ip.IsLoopback() && !ip.IsPrivate() && !ip.IsLinkLocalUnicast() && !carrierRange.Contains(ip)
+	}
+	host = strings.TrimSuffix(host, ".")
+	own := slices.ContainsFunc(ownNames, func(end string) bool { return strings.HasSuffix(host, end) })
+	return strings.Contains(host, ".") && !own
 }
 
 // url checks a backend's base URL and returns it, nil after a fault. Faults never show user, password or query.
@@ -122,6 +157,13 @@ var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 var ownHeaders = []string{
 	"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Expect", "Host", "Keep-Alive", "Proxy-Authenticate",
 	"Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// servedHeader checks the header that names the model.
+func (r *rules) servedHeader(b *Backend, p *path) {
+	if b.ServedIn != "" && !headerName.MatchString(b.ServedIn) {
+		r.fault(p, "must be the name of a header such as x-served-model, and nothing else")
+	}
 }
 
 // keyHeader checks the header that carries the key.
