@@ -26,6 +26,10 @@ type Options struct {
 	Slots    *Slots
 	Rate     *Rate
 	Health   *Health           // nil: a new one
+	Hand     *Hand             // nil: a new one
+	Vendor   string            // the host of all its backends; empty: it never merges
+	IDs      []string          // every model id that it serves, those that are sent included; nil: it never merges
+	Merges   *Merges           // nil: it never merges
 	Window   int               // tokens; 0: unknown
 	Emit     func(event.Event) // health and alert events; nil: nowhere
 }
@@ -34,8 +38,10 @@ type Options struct {
 type Pool struct {
 	Options
 	members []member
+	seat    *seat // among those that may merge; nil: it never does
 	turn    atomic.Uint32
 	learnt  atomic.Int64 // the window that a refusal told of
+	said    heard
 }
 
 // Serves reports whether every backend of the pool can be called for r.
@@ -60,6 +66,9 @@ func New(o Options) *Pool {
 	if o.Health == nil {
 		o.Health = &Health{}
 	}
+	if o.Hand == nil {
+		o.Hand = &Hand{}
+	}
 	if o.Emit == nil {
 		o.Emit = func(event.Event) {}
 	}
@@ -74,6 +83,7 @@ func New(o Options) *Pool {
 			m.account = o.Accounts[i]
 		}
 	}
+	p.seat = o.Merges.join(&p.Options)
 	return p
 }
 
@@ -84,12 +94,19 @@ type Need struct {
 	Priority int
 	Wait     time.Duration // 0: as long as the client stays
 	Force    bool          // also where live traffic has taken the pool out: it is the last step there is
+
+	// Waiting is called once, when the request begins to wait: its place in the queue from 1, how many wait, and how long
+	// it will probably be, 0 while that is not known. It may be nil.
+	Waiting func(place, waiting int, guess time.Duration)
 }
 
 // Lease is a slot in hand. Its holder must call Done exactly once.
 type Lease struct {
 	Backend *backend.Backend
 	Queued  time.Duration
+	Place   int           // in the queue, where it began to wait; 0: it did not
+	Guess   time.Duration // how long the wait was expected to be; 0: it did not wait, or nothing was known
+	begun   time.Time
 	pool    *Pool
 	member  *member
 	model   string
@@ -104,6 +121,7 @@ const (
 	OutDenied  = "denied"
 	OutGone    = "gone"
 	OutTraffic = "breaker"
+	OutHand    = "out"
 )
 
 // Outage says why a pool takes no call.
@@ -114,6 +132,10 @@ type Outage struct {
 
 // Outage returns why the pool takes no call for model now, false when it takes one.
 func (p *Pool) Outage(model string, now time.Time) (Outage, bool) {
+	hand := p.Hand.seen()
+	if o, out := p.byHand(hand, now); out {
+		return o, true
+	}
 	if o, gone := p.Health.isGone(model); gone {
 		e := llm.Errorf(llm.Gone, "%s", o.msg)
 		e.RetryAfter = o.until(now)
@@ -124,10 +146,14 @@ func (p *Pool) Outage(model string, now time.Time) (Outage, bool) {
 		e.RetryAfter = d
 		return Outage{OutPaused, e}, true
 	}
-	denied, soonest := 0, time.Duration(math.MaxInt64)
+	taken, denied, soonest := 0, 0, time.Duration(math.MaxInt64)
 	var last out
 	for i := range p.members {
 		m := &p.members[i]
+		if handed(hand, m.backend.Name, now) != nil {
+			taken++
+			continue
+		}
 		if o, is := m.account.isDenied(); is {
 			if denied == 0 || o.next.Before(last.next) {
 				last = o
@@ -141,7 +167,7 @@ func (p *Pool) Outage(model string, now time.Time) (Outage, bool) {
 		}
 		soonest = min(soonest, wait)
 	}
-	if denied == len(p.members) {
+	if denied+taken == len(p.members) {
 		e := llm.Errorf(llm.Denied, "%s", last.msg)
 		e.RetryAfter = last.until(now)
 		return Outage{OutDenied, e}, true
@@ -156,7 +182,8 @@ func (p *Pool) Outage(model string, now time.Time) (Outage, bool) {
 // where no backend is left meanwhile.
 func (p *Pool) Acquire(ctx context.Context, n Need) (Lease, error) {
 	begun := time.Now()
-	if err := p.Slots.Acquire(ctx, n.Priority, n.Wait); err != nil {
+	place, guess, err := p.Slots.acquire(ctx, n)
+	if err != nil {
 		return Lease{}, err
 	}
 	now := time.Now()
@@ -176,7 +203,10 @@ func (p *Pool) Acquire(ctx context.Context, n Need) (Lease, error) {
 	}
 	m.held.Add(1)
 	p.Health.called(now)
-	return Lease{Backend: m.backend, Queued: now.Sub(begun), pool: p, member: m, model: n.Model, op: n.Op, trial: trial}, nil
+	return Lease{
+		Backend: m.backend, Queued: now.Sub(begun), Place: place, Guess: guess, begun: now,
+		pool: p, member: m, model: n.Model, op: n.Op, trial: trial,
+	}, nil
 }
 
 // choose takes the trial of a member that is out and may be tried: without it a pool that has others would never be
@@ -185,10 +215,11 @@ func (p *Pool) Acquire(ctx context.Context, n Need) (Lease, error) {
 func (p *Pool) choose(now time.Time, force bool) (best *member, trial bool) {
 	first := int(p.turn.Add(1))
 	var spare *member
-	most := p.Slots.Usage().Cap
+	most := p.Slots.most()
+	hand := p.Hand.seen()
 	for i := range p.members {
 		m := &p.members[(first+i)%len(p.members)]
-		if _, denied := m.account.isDenied(); denied {
+		if _, denied := m.account.isDenied(); denied || handed(hand, m.backend.Name, now) != nil {
 			continue
 		}
 		if m.take(now) {
@@ -219,26 +250,25 @@ func (l *Lease) Done(err error) {
 	}
 	l.done = true
 	l.member.held.Add(-1)
-	l.judge(err)
-	l.pool.Slots.Release()
+	now := time.Now()
+	l.judge(now, err)
+	l.pool.Slots.release(now.Sub(l.begun), l.load(err))
 }
 
 // judge turns the end of a call into what is known of the backend. Only what is the backend's own fault lowers its
 // health; a refusal that names a time is kept to.
-func (l *Lease) judge(err error) {
-	now, p, m := time.Now(), l.pool, l.member
-	e := llm.AsError(err)
-	v := neutral
+func (l *Lease) judge(now time.Time, err error) {
+	p, m := l.pool, l.member
+	v, kind := neutral, ""
 	switch {
 	case l.op == llm.Count: // a counter says nothing of who answers
-		err = nil
 	case err == nil:
 		v = good
-	case e.Kind.Blames() || e.Kind == llm.Busy && l.trial:
-		v = bad
-	}
-	kind := ""
-	if err != nil {
+	default:
+		e := llm.AsError(err)
+		if e.Kind.Blames() || e.Kind == llm.Busy && l.trial {
+			v = bad
+		}
 		kind = e.Kind.String()
 		p.learnFrom(now, l, e)
 	}
@@ -318,16 +348,28 @@ type Probe struct {
 // LearnWindow notes the window that a server told of; the configured one, where there is one, stands.
 func (p *Pool) LearnWindow(tokens int) { p.learnt.Store(int64(tokens)) }
 
-// Due returns the return probes that are due now; each is put off further by being returned.
+// Due returns the return probes that are due now; each is put off further by being returned. What is out by hand is not
+// asked meanwhile.
 func (p *Pool) Due(now time.Time) (list []Probe) {
+	hand := p.Hand.seen()
+	var well *member // for models, which all members have
 	for i := range p.members {
+		if handed(hand, "", now) != nil || handed(hand, p.members[i].backend.Name, now) != nil {
+			continue
+		}
+		if well == nil {
+			well = &p.members[i]
+		}
 		if pr, is := p.members[i].account.due(now); is {
 			pr.Backend = p.members[i].backend
 			list = append(list, pr)
 		}
 	}
+	if well == nil {
+		return list
+	}
 	for _, pr := range p.Health.due(now) {
-		pr.Backend = p.members[0].backend
+		pr.Backend = well.backend
 		list = append(list, pr)
 	}
 	return list
@@ -355,10 +397,10 @@ func (p *Pool) Allowance(tokens int) time.Duration { return p.Rate.Allowance(tok
 // Learn takes what an answer told of the prefill: tokens evaluated per second.
 func (p *Pool) Learn(tokens int64, perSecond float64) { p.Rate.Learn(tokens, perSecond) }
 
-// Ask makes one small call of Weir's own: it takes a slot, gives way to nobody who has it, and returns the answer's
-// failure or nil. It does not touch the breaker, and is in no client's metrics.
+// Ask makes one small call of Weir's own: it takes a slot, waits behind every client, leaves a full queue to them, and
+// returns the answer's failure or nil. It does not touch the breaker, and is in no client's metrics.
 func (p *Pool) Ask(ctx context.Context, b *backend.Backend, c *backend.Call) error {
-	if err := p.Slots.Acquire(ctx, math.MinInt, 0); err != nil {
+	if err := p.Slots.Acquire(ctx, weirsOwn, 0); err != nil {
 		return err
 	}
 	defer p.Slots.Release()

