@@ -49,7 +49,7 @@ func (g *Guard) Failed(addr netip.Addr, now time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f, known := g.fails[addr]
-	if !known || now.Sub(f.since) >= window {
+	if !known || now.Sub(f.since) >= minute {
 		f = fails{since: now}
 	}
 	if f.n < bad {
@@ -58,7 +58,7 @@ func (g *Guard) Failed(addr netip.Addr, now time.Time) time.Duration {
 		g.fails[addr] = f
 		return 0
 	}
-	return window - now.Sub(f.since)
+	return minute - now.Sub(f.since)
 }
 
 // makeRoom keeps the table bounded: what is over goes, then any entries, down to three quarters, so that a flood of
@@ -71,7 +71,7 @@ func (g *Guard) makeRoom(known bool, now time.Time) {
 		return
 	}
 	for a, f := range g.fails {
-		if now.Sub(f.since) >= window {
+		if now.Sub(f.since) >= minute {
 			delete(g.fails, a)
 		}
 	}

@@ -37,7 +37,10 @@ type Key struct {
 	Boundary      string        // Any or Local
 	Priority      int           // higher goes first
 	RPM           int           // requests in any 60 s; 0 means no limit
+	TPM           int64         // tokens in any 60 s; 0 means no limit
 	Concurrent    int           // requests at the same time; 0 means no limit
+	SpendDay      int64         // nano-dollars in a day; 0 means no ceiling
+	SpendMonth    int64         // nano-dollars in a month; 0 means no ceiling
 	KeepResponses time.Duration // how long its responses are kept for later requests; 0 means not at all
 	Created       time.Time
 	Expires       time.Time // zero: never
@@ -108,11 +111,14 @@ func base62(n *big.Int, width int) string {
 
 func fromRow(r *store.Key) (*Key, error) {
 	k := &Key{
-		Name: r.Name, Prefix: r.Prefix, Aliases: r.Aliases, Boundary: r.Boundary, Priority: r.Priority, RPM: r.RPM, Concurrent: r.Concurrent,
-		KeepResponses: r.KeepResponses, Created: r.Created, Expires: r.Expires, Revoked: r.Revoked, RotatedUntil: r.RotatedUntil,
+		Name: r.Name, Prefix: r.Prefix, Aliases: r.Aliases, Boundary: r.Boundary, Priority: r.Priority, RPM: r.RPM, TPM: r.TPM, Concurrent: r.Concurrent,
+		SpendDay: r.SpendDay, SpendMonth: r.SpendMonth, KeepResponses: r.KeepResponses, Created: r.Created, Expires: r.Expires, Revoked: r.Revoked, RotatedUntil: r.RotatedUntil,
 	}
 	if len(r.Hash) != len(k.hash) || len(r.Prefix) != prefixLen {
 		return nil, fmt.Errorf("key %s in the store is damaged: revoke it and add another", r.Prefix)
+	}
+	if k.RPM < 0 || k.TPM < 0 || k.Concurrent < 0 || k.SpendDay < 0 || k.SpendMonth < 0 { // never a key without the limits it was given
+		return nil, fmt.Errorf("key %s in the store has a limit below zero: revoke it and add another", r.Prefix)
 	}
 	if k.Boundary != Any && k.Boundary != Local {
 		return nil, fmt.Errorf("key %s in the store has boundary %q: revoke it and add another", r.Prefix, r.Boundary)
@@ -124,6 +130,6 @@ func fromRow(r *store.Key) (*Key, error) {
 func (k *Key) row() store.Key {
 	return store.Key{
 		Name: k.Name, Prefix: k.Prefix, Hash: k.hash[:], Aliases: k.Aliases, Boundary: k.Boundary, Priority: k.Priority, RPM: k.RPM,
-		Concurrent: k.Concurrent, KeepResponses: k.KeepResponses, Created: k.Created, Expires: k.Expires, Revoked: k.Revoked, RotatedUntil: k.RotatedUntil,
+		TPM: k.TPM, Concurrent: k.Concurrent, SpendDay: k.SpendDay, SpendMonth: k.SpendMonth, KeepResponses: k.KeepResponses, Created: k.Created, Expires: k.Expires, Revoked: k.Revoked, RotatedUntil: k.RotatedUntil,
 	}
 }

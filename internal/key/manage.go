@@ -15,8 +15,11 @@ import (
 const (
 	maxName     = 64
 	maxAliases  = 256
-	maxRPM      = 100_000 // its window is kept exactly: 24 bytes per request in it
+	maxRPM      = 100_000 // its window is kept exactly: some 40 bytes per request in it
+	maxTPM      = 1_000_000_000
 	maxAtOnce   = 1_000_000
+	maxSpend    = 1_000_000_000 * dollar // of nano-dollars
+	dollar      = 1_000_000_000
 	maxPriority = 1000
 	minKeep     = time.Minute
 	maxKeep     = 365 * 24 * time.Hour
@@ -30,7 +33,10 @@ type Spec struct {
 	Expires       time.Time // zero: never
 	Priority      int
 	RPM           int
+	TPM           int64
 	Concurrent    int
+	SpendDay      int64         // nano-dollars
+	SpendMonth    int64         // nano-dollars
 	KeepResponses time.Duration // zero: not at all
 }
 
@@ -103,8 +109,8 @@ func (c Change) Rotate(ctx context.Context, nameOrPrefix string, overlap time.Du
 		if old == nil {
 			return nil, store.Fact{}, missing(rows, nameOrPrefix)
 		}
-		spec := Spec{Name: old.Name, Aliases: old.Aliases, Boundary: old.Boundary, Priority: old.Priority, RPM: old.RPM, Concurrent: old.Concurrent,
-			KeepResponses: old.KeepResponses}
+		spec := Spec{Name: old.Name, Aliases: old.Aliases, Boundary: old.Boundary, Priority: old.Priority, RPM: old.RPM, TPM: old.TPM,
+			Concurrent: old.Concurrent, SpendDay: old.SpendDay, SpendMonth: old.SpendMonth, KeepResponses: old.KeepResponses}
 		if !old.Expires.IsZero() {
 			spec.Expires = c.Now.Add(old.Expires.Sub(old.Created))
 		}
@@ -141,7 +147,7 @@ func newKey(rows []store.Key, spec Spec, now time.Time) (string, Key) {
 	}
 	return token, Key{
 		Name: spec.Name, Prefix: prefix, Aliases: spec.Aliases, Boundary: spec.Boundary, Priority: spec.Priority, RPM: spec.RPM,
-		Concurrent: spec.Concurrent, KeepResponses: spec.KeepResponses, Created: now, Expires: spec.Expires, hash: hash,
+		TPM: spec.TPM, Concurrent: spec.Concurrent, SpendDay: spec.SpendDay, SpendMonth: spec.SpendMonth, KeepResponses: spec.KeepResponses, Created: now, Expires: spec.Expires, hash: hash,
 	}
 }
 
@@ -185,10 +191,25 @@ func describe(k *Key) string {
 		expires = "expires " + k.Expires.UTC().Format(time.RFC3339)
 	}
 	text := fmt.Sprintf("%s, boundary %s, %s, priority %d, rpm %d, concurrent %d", aliases, k.Boundary, expires, k.Priority, k.RPM, k.Concurrent)
+	if k.TPM > 0 {
+		text += fmt.Sprintf(", tpm %d", k.TPM)
+	}
+	if k.SpendDay > 0 {
+		text += ", spends at most " + usd(k.SpendDay) + " USD a day"
+	}
+	if k.SpendMonth > 0 {
+		text += ", spends at most " + usd(k.SpendMonth) + " USD a month"
+	}
 	if k.KeepResponses > 0 {
 		text += fmt.Sprintf(", keeps responses for %v", k.KeepResponses)
 	}
 	return text
+}
+
+// usd writes nano-dollars as dollars, exactly.
+func usd(nanos int64) string {
+	text := fmt.Sprintf("%d.%09d", nanos/dollar, nanos%dollar)
+	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
 }
 
 // check tells every fault of the spec at once.
@@ -208,6 +229,9 @@ func (s *Spec) check(now time.Time) error {
 	fault(!s.Expires.IsZero() && !s.Expires.After(now), "expires: must lie in the future")
 	fault(s.Priority < -maxPriority || s.Priority > maxPriority, "priority %d: must be between %d and %d", s.Priority, -maxPriority, maxPriority)
 	fault(s.RPM < 0 || s.RPM > maxRPM, "rpm %d: must be between 0 (no limit) and %d", s.RPM, maxRPM)
+	fault(s.TPM < 0 || s.TPM > maxTPM, "tpm %d: must be between 0 (no limit) and %d", s.TPM, maxTPM)
+	fault(s.SpendDay < 0 || s.SpendDay > maxSpend, "spend-day: must be between 0 (no ceiling) and %d USD", maxSpend/dollar)
+	fault(s.SpendMonth < 0 || s.SpendMonth > maxSpend, "spend-month: must be between 0 (no ceiling) and %d USD", maxSpend/dollar)
 	fault(s.Concurrent < 0 || s.Concurrent > maxAtOnce, "concurrent %d: must be between 0 (no limit) and %d", s.Concurrent, maxAtOnce)
 	fault(s.KeepResponses != 0 && (s.KeepResponses < minKeep || s.KeepResponses > maxKeep),
 		"keep-responses %v: must be between 1m and 365d, or 0 (not at all)", s.KeepResponses)

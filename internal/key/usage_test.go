@@ -116,7 +116,7 @@ func TestHistoriesOfLimits(t *testing.T) {
 			"admit": func(rt *rapid.T) {
 				in := 0
 				for _, at := range times {
-					if now.Sub(at) < window {
+					if now.Sub(at) < minute {
 						in++
 					}
 				}

@@ -30,13 +30,16 @@ func (x *exchange) authenticate() error {
 		return refusal(err)
 	}
 	x.rec.KeyName, x.rec.KeyID = k.Name, k.Prefix
-	x.caller = llm.Caller{Key: k.Name, Prefix: k.Prefix, Priority: k.Priority, Local: k.Boundary == key.Local, May: k.Allows}
+	x.caller = llm.Caller{
+		Key: k.Name, Prefix: k.Prefix, Priority: k.Priority, SpendDay: k.SpendDay, SpendMonth: k.SpendMonth,
+		Local: k.Boundary == key.Local, May: k.Allows,
+	}
 	x.keep = k.KeepResponses
 	if len(k.Aliases) == 0 {
 		x.caller.May = nil
 	}
-	if x.admission, err = x.Keys.Admit(k, now); err != nil {
-		return refusal(err)
+	if err := x.limit(k, now); err != nil {
+		return err
 	}
 	return x.narrow()
 }

@@ -28,6 +28,9 @@ func infer(op llm.Op) func(*Server, *exchange) error {
 			return err
 		}
 		req.Recycles(recycle)
+		if req, err = x.bound(req); err != nil {
+			return err
+		}
 		if op.Passes() { // its answer is of its own kind: nothing may be sent before it
 			req.Path, req.Stream = x.r.URL.Path, false
 		}
@@ -46,6 +49,12 @@ func (x *exchange) hand(req *llm.Request) error {
 	x.req = req
 	x.up(req)
 	x.shape(req)
+	if err := x.attribute(req); err != nil {
+		return err
+	}
+	if err := x.reserve(req); err != nil {
+		return err
+	}
 	return x.Relay.Serve(x.r.Context(), req, &x.caller, x.rec, &x.reply)
 }
 

@@ -56,6 +56,7 @@ type Options struct {
 	Trusted      []netip.Prefix
 	MaxBody      int64
 	MaxDepth     int
+	Bounds       Bounds
 	Uploads      string        // folder for the files of large forms; empty: that of the system
 	BodyTimeout  time.Duration // in which body bytes must keep coming
 	WriteTimeout time.Duration // that a client may take for one write
@@ -140,6 +141,7 @@ type exchange struct {
 	caller    llm.Caller
 	drained   bool // the body was read to its end
 	admission key.Admission
+	metered   *key.Key      // where it has limits per minute; else nil
 	keep      time.Duration // how long the key has its responses kept
 }
 
@@ -272,7 +274,7 @@ func (x *exchange) end(err error) (cut bool) {
 	} else if r.Status == 0 {
 		r.Status = http.StatusOK
 	}
-	x.admission.Release()
+	x.settle()
 	r.Total = time.Since(r.Start)
 	x.Emit(event.Event{Time: time.Now(), Name: event.End, Request: x.id, Record: r})
 	return cut
