@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,11 +78,27 @@ func dialable(listen string) string {
 
 // call sends one request to the admin API and decodes its answer into out, unless that is nil.
 func (r *running) call(ctx context.Context, method, path string, out any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, adminLimit, fmt.Errorf("no answer within %s", adminLimit))
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+r.addr+path, nil)
+	return r.ask(ctx, method, path, nil, out)
+}
+
+// send makes a change: it posts in, as JSON, and decodes the answer into out, unless that is nil.
+func (r *running) send(ctx context.Context, path string, in, out any) error {
+	text, err := json.Marshal(in)
 	if err != nil {
 		return err
+	}
+	return r.ask(ctx, http.MethodPost, path, text, out)
+}
+
+func (r *running) ask(ctx context.Context, method, path string, in []byte, out any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, adminLimit, fmt.Errorf("no answer within %s", adminLimit))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+r.addr+path, bytes.NewReader(in))
+	if err != nil {
+		return err
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("Authorization", "Bearer "+r.token)
 	transport := &http.Transport{DisableKeepAlives: true} // no proxy: the token is for this machine's Weir

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,8 +26,11 @@ type Events struct {
 	Reason  string `help:"Only with this reason." placeholder:"WORD"`
 	Kind    string `help:"Only failures of this kind." placeholder:"WORD"`
 	Key     string `help:"Only requests under this key: its name or prefix." placeholder:"NAME"`
+	Session string `help:"Only requests of this conversation, as lines name it." placeholder:"ID"`
+	Tag     string `help:"Only requests with this label (X-Weir-Tag)." placeholder:"TAG"`
 	Limit   int    `help:"At most so many, the newest." default:"50" placeholder:"N"`
 	Count   bool   `help:"Print how many there are and nothing else."`
+	Reasons bool   `help:"Print how many there are by pool and reason."`
 	JSON    bool   `name:"json" help:"Print the event lines of the log, one JSON object each."`
 }
 
@@ -38,7 +42,8 @@ Example:
   weir events --since 30m
   weir events -f --event reroute
   weir events --request req_u3afq2utx2wjqynkgrr2 --config weir.yaml
-  weir events --event reroute --since 24h --count`
+  weir events --event reroute --since 24h --count
+  weir events --event reroute --since 30m --reasons`
 }
 
 const followEvery = 500 * time.Millisecond
@@ -61,8 +66,11 @@ func (c *Events) Run(ctx context.Context, std *Streams) error {
 		return err
 	}
 	defer st.Close()
-	if c.Count {
+	switch {
+	case c.Count:
 		return c.printCount(ctx, std, st, q)
+	case c.Reasons:
+		return c.printReasons(ctx, std, st, q)
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -70,7 +78,7 @@ func (c *Events) Run(ctx context.Context, std *Streams) error {
 }
 
 func (c *Events) query(now time.Time) (store.Query, error) {
-	q := store.Query{Request: c.Request, Event: c.Event, Reason: c.Reason, Kind: c.Kind, Key: c.Key, Limit: c.Limit}
+	q := store.Query{Request: c.Request, Event: c.Event, Reason: c.Reason, Kind: c.Kind, Key: c.Key, Session: c.Session, Tag: c.Tag, Limit: c.Limit}
 	since, err := span("--since", c.Since)
 	switch {
 	case err != nil:
@@ -79,6 +87,8 @@ func (c *Events) query(now time.Time) (store.Query, error) {
 		return q, usageError("--limit: must be at least 1")
 	case c.Count && c.Follow:
 		return q, usageError("--count and --follow exclude each other")
+	case c.Reasons && (c.Count || c.Follow):
+		return q, usageError("--reasons excludes --count and --follow")
 	}
 	if since > 0 {
 		q.Since = now.Add(-since)
@@ -92,7 +102,7 @@ func (c *Events) requests() bool {
 }
 
 func (c *Events) facts() bool {
-	return c.Key == "" && (c.Event == "" || !c.requests())
+	return c.Key+c.Session+c.Tag == "" && (c.Event == "" || !c.requests())
 }
 
 func (c *Events) printCount(ctx context.Context, std *Streams, st *store.Store, q store.Query) error {
@@ -115,6 +125,39 @@ func (c *Events) printCount(ctx context.Context, std *Streams, st *store.Store, 
 		return json.NewEncoder(std.Out).Encode(map[string]int64{"count": total})
 	}
 	fmt.Fprintln(std.Out, total)
+	return nil
+}
+
+func (c *Events) printReasons(ctx context.Context, std *Streams, st *store.Store, q store.Query) error {
+	var all []store.ReasonCount
+	if c.requests() {
+		counts, err := st.RequestReasons(ctx, q)
+		if err != nil {
+			return err
+		}
+		all = append(all, counts...)
+	}
+	if c.facts() {
+		counts, err := st.FactReasons(ctx, q)
+		if err != nil {
+			return err
+		}
+		all = append(all, counts...)
+	}
+	slices.SortStableFunc(all, func(a, b store.ReasonCount) int { return cmp.Compare(b.Count, a.Count) })
+	if c.JSON {
+		for _, n := range all {
+			if err := json.NewEncoder(std.Out).Encode(map[string]any{"pool": n.Pool, "reason": n.Reason, "count": n.Count}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	rows := [][]string{{"COUNT", "POOL", "REASON"}}
+	for _, n := range all {
+		rows = append(rows, []string{fmt.Sprint(n.Count), or(n.Pool, "-"), or(n.Reason, "-")})
+	}
+	printTable(std.Out, rows)
 	return nil
 }
 

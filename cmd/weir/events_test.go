@@ -187,3 +187,16 @@ func TestEventsFollow(t *testing.T) {
 		}
 	})
 }
+
+func TestEventsByReason(t *testing.T) {
+	configFile, _ := recorded(t)
+	for args, want := range map[string]string{
+		"--event reroute --since 30m --reasons":   "COUNT  POOL    REASON\n1      helper  fallback\n",
+		"--event reroute --reason slow --reasons": "COUNT  POOL  REASON\n",
+		"--event health --reasons --json":         `{"count":1,"pool":"vendor-a","reason":"down"}` + "\n",
+	} {
+		if got := weirEvents(t, append(strings.Fields(args), "--config", configFile)...); got != want {
+			t.Errorf("weir events %s: got %q, want %q", args, got, want)
+		}
+	}
+}

@@ -56,7 +56,10 @@ type KeysAdd struct {
 	Expires    string   `help:"Time it lives, such as 30d or 12h (default: for ever)." placeholder:"TIME"`
 	Priority   int      `help:"Higher is served first when a pool is full."`
 	RPM        int      `name:"rpm" help:"Requests per minute (0: no limit)."`
+	TPM        int64    `name:"tpm" help:"Tokens per minute, of prompts and answers (0: no limit)."`
 	Concurrent int      `help:"Requests at the same time (0: no limit)."`
+	SpendDay   string   `help:"USD that it may spend in a day, such as 5 or 0.50 (0, the default: no ceiling)." placeholder:"USD"`
+	SpendMonth string   `help:"USD that it may spend in a month (0, the default: no ceiling)." placeholder:"USD"`
 	Keep       string   `name:"keep-responses" help:"Time its responses are kept for previous_response_id, such as 24h; this stores prompts and answers (default: as the route says)." placeholder:"TIME"`
 }
 
@@ -67,13 +70,14 @@ func (KeysAdd) Help() string {
 Example:
   weir keys add laptop --config weir.yaml
   weir keys add batch --alias 'coder*' --boundary local --expires 30d --rpm 60 --concurrent 4
+  weir keys add team --tpm 100000 --spend-day 5 --spend-month 100
   export OPENAI_API_KEY=$(weir keys add ci | tail -n 1)`
 }
 
 // Run makes the key and prints it.
 func (c *KeysAdd) Run(ctx context.Context, std *Streams) error {
 	now := time.Now()
-	spec := key.Spec{Name: c.Name, Aliases: c.Alias, Boundary: c.Boundary, Priority: c.Priority, RPM: c.RPM, Concurrent: c.Concurrent}
+	spec := key.Spec{Name: c.Name, Aliases: c.Alias, Boundary: c.Boundary, Priority: c.Priority, RPM: c.RPM, TPM: c.TPM, Concurrent: c.Concurrent}
 	life, err := span("--expires", c.Expires)
 	if err != nil {
 		return err
@@ -82,6 +86,12 @@ func (c *KeysAdd) Run(ctx context.Context, std *Streams) error {
 		spec.Expires = now.Add(life)
 	}
 	if spec.KeepResponses, err = span("--keep-responses", c.Keep); err != nil {
+		return err
+	}
+	if spec.SpendDay, err = dollars("--spend-day", c.SpendDay); err != nil {
+		return err
+	}
+	if spec.SpendMonth, err = dollars("--spend-month", c.SpendMonth); err != nil {
 		return err
 	}
 	return c.change(ctx, now, func(ch key.Change) error {
@@ -105,19 +115,22 @@ func (KeysList) Help() string { return "Example:\n  weir keys list --json" }
 
 // listed is what --json prints of a key.
 type listed struct {
-	Name         string     `json:"name"`
-	Prefix       string     `json:"prefix"`
-	State        string     `json:"state"`
-	Aliases      []string   `json:"aliases"`
-	Boundary     string     `json:"boundary"`
-	Priority     int        `json:"priority"`
-	RPM          int        `json:"rpm"`
-	Concurrent   int        `json:"concurrent"`
-	Keep         *string    `json:"keep_responses"`
-	Created      time.Time  `json:"created"`
-	Expires      *time.Time `json:"expires"`
-	Revoked      *time.Time `json:"revoked"`
-	RotatedUntil *time.Time `json:"rotated_until"`
+	Name         string       `json:"name"`
+	Prefix       string       `json:"prefix"`
+	State        string       `json:"state"`
+	Aliases      []string     `json:"aliases"`
+	Boundary     string       `json:"boundary"`
+	Priority     int          `json:"priority"`
+	RPM          int          `json:"rpm"`
+	TPM          int64        `json:"tpm"`
+	Concurrent   int          `json:"concurrent"`
+	SpendDay     *json.Number `json:"spend_day_usd"` // null: no ceiling
+	SpendMonth   *json.Number `json:"spend_month_usd"`
+	Keep         *string      `json:"keep_responses"`
+	Created      time.Time    `json:"created"`
+	Expires      *time.Time   `json:"expires"`
+	Revoked      *time.Time   `json:"revoked"`
+	RotatedUntil *time.Time   `json:"rotated_until"`
 }
 
 // Run prints the table.
@@ -146,11 +159,11 @@ func (c *KeysList) Run(ctx context.Context, std *Streams) error {
 		fmt.Fprintf(std.Out, "There are no keys. Make one: weir keys add NAME --config %s\n", c.Config)
 		return nil
 	}
-	rows := [][]string{{"NAME", "PREFIX", "STATE", "ALIASES", "BOUNDARY", "PRIORITY", "RPM", "CONCURRENT", "KEEPS", "CREATED", "ENDS"}}
+	rows := [][]string{{"NAME", "PREFIX", "STATE", "ALIASES", "BOUNDARY", "PRIORITY", "RPM", "TPM", "CONCURRENT", "USD/DAY", "USD/MONTH", "KEEPS", "CREATED", "ENDS"}}
 	for i := range keys {
 		k := &keys[i]
-		rows = append(rows, []string{k.Name, k.Prefix, k.State(now), patterns(k.Aliases), k.Boundary, fmt.Sprint(k.Priority), limit(k.RPM),
-			limit(k.Concurrent), keeps(k), k.Created.Local().Format(time.DateOnly), ends(k)})
+		rows = append(rows, []string{k.Name, k.Prefix, k.State(now), patterns(k.Aliases), k.Boundary, fmt.Sprint(k.Priority), limit(k.RPM), limit(k.TPM),
+			limit(k.Concurrent), ceiling(k.SpendDay), ceiling(k.SpendMonth), keeps(k), k.Created.Local().Format(time.DateOnly), ends(k)})
 	}
 	printTable(std.Out, rows)
 	return nil
@@ -162,8 +175,8 @@ func printKeysJSON(w io.Writer, keys []key.Key, now time.Time) error {
 		k := &keys[i]
 		all = append(all, listed{
 			Name: k.Name, Prefix: k.Prefix, State: k.State(now), Aliases: append([]string{}, k.Aliases...), Boundary: k.Boundary,
-			Priority: k.Priority, RPM: k.RPM, Concurrent: k.Concurrent, Created: k.Created,
-			Keep:    keepsJSON(k),
+			Priority: k.Priority, RPM: k.RPM, TPM: k.TPM, Concurrent: k.Concurrent, Created: k.Created,
+			SpendDay: ceilingJSON(k.SpendDay), SpendMonth: ceilingJSON(k.SpendMonth), Keep: keepsJSON(k),
 			Expires: known(k.Expires), Revoked: known(k.Revoked), RotatedUntil: known(k.RotatedUntil),
 		})
 	}
@@ -262,6 +275,18 @@ func span(flag, text string) (time.Duration, error) {
 	return time.Duration(d), nil
 }
 
+// dollars reads an amount of USD; empty is zero.
+func dollars(flag, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	u, err := config.ParseUSD(text)
+	if err != nil {
+		return 0, usageError(fmt.Sprintf("%s %q: %v", flag, text, err))
+	}
+	return int64(u), nil
+}
+
 func until(t time.Time) string {
 	if t.IsZero() {
 		return "until it is revoked"
@@ -291,11 +316,27 @@ func patterns(aliases []string) string {
 	return strings.Join(aliases, " ")
 }
 
-func limit(n int) string {
+func limit[N int | int64](n N) string {
 	if n == 0 {
 		return "-"
 	}
 	return fmt.Sprint(n)
+}
+
+// ceiling says how many USD a key may spend.
+func ceiling(nanos int64) string {
+	if nanos == 0 {
+		return "-"
+	}
+	return config.USD(nanos).String()
+}
+
+func ceilingJSON(nanos int64) *json.Number {
+	if nanos == 0 {
+		return nil
+	}
+	n := json.Number(ceiling(nanos))
+	return &n
 }
 
 // keeps says how long a key's responses are kept.

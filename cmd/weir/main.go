@@ -34,7 +34,12 @@ type CLI struct {
 	Drill  Drill  `cmd:"" help:"Bring every known fault to the config, on simulated backends, and judge what clients see."`
 	Keys   Keys   `cmd:"" help:"Make, list, revoke and rotate the keys that clients call with."`
 	Events Events `cmd:"" help:"Show what was recorded: requests, reroutes, health, audit."`
+	Usage  Usage  `cmd:"" help:"Sum up what was used and what it cost, by key, tag, session, model and more."`
 	Status Status `cmd:"" help:"Tell how the running Weir stands: pools, slots, queues."`
+	Pools  Pools  `cmd:"" help:"Tell how each pool stands: cap, calls, queue, health, rates."`
+	Pool   Pool   `cmd:"" help:"Take a pool or a backend out by hand, or put it back."`
+	Caps   Caps   `cmd:"" help:"Tell caps, what vendors say of theirs, reroutes; confirm or undo pools that merged."`
+	Prices Prices `cmd:"" help:"Write the prices of models into the config file, from a public price file."`
 	Drain  Drain  `cmd:"" help:"End the running Weir once its requests are done."`
 
 	Version VersionFlag `help:"Print version and build, and exit." short:"V"`

@@ -59,7 +59,7 @@ func appendLine(b []byte, e *event.Event) []byte {
 	if r.Pool != "" {
 		what += " → " + event.Escape(r.Pool+"/"+r.Model)
 	}
-	for _, f := range []struct{ name, value string }{{"reroute", r.Reroute}, {"kind", r.Kind}, {"key", r.KeyName}} {
+	for _, f := range []struct{ name, value string }{{"reroute", r.Reroute}, {"kind", r.Kind}, {"key", r.KeyName}, {"tag", r.Tag}} {
 		if f.value != "" {
 			what += "  " + f.name + "=" + event.Escape(f.value)
 		}

@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -18,6 +19,8 @@ import (
 	"time"
 
 	"weir/internal/event"
+	"weir/internal/pool"
+	"weir/internal/store"
 )
 
 // TokenFile is the name of the file in the data folder that holds the token of the admin API.
@@ -65,6 +68,17 @@ type Options struct {
 	Status  func() Status
 	Drain   func()
 	Open    bool // the listener is on loopback: metrics need no token
+
+	Pools func() []PoolState // by name
+	// OutPool and InPool carry out an order about a pool and backend that are there. An error says what was not kept:
+	// the order stands until a restart.
+	OutPool func(context.Context, HandOrder) error
+	InPool  func(context.Context, HandOrder) error
+	Merges  func() []pool.Merge // undone ones too
+	// ConfirmMerge and UndoMerge change the merge of an asked pool. An error says why that cannot be.
+	ConfirmMerge func(asked string) error
+	UndoMerge    func(asked string) error
+	Reroutes     func(ctx context.Context, since time.Time) ([]store.ReasonCount, error)
 }
 
 // Admin answers on the admin listener. It is safe for concurrent use.
@@ -89,11 +103,17 @@ func New(o Options) (*Admin, error) {
 	}
 	a := &Admin{Options: o, hash: sha256.Sum256([]byte(token)), cross: http.NewCrossOriginProtection()}
 	a.routes = map[string]route{
-		"/livez":         {http.MethodGet, true, (*Admin).live},
-		"/readyz":        {http.MethodGet, true, (*Admin).ready},
-		"/metrics":       {http.MethodGet, o.Open, (*Admin).metrics},
-		"/api/v1/status": {http.MethodGet, false, (*Admin).status},
-		"/api/v1/drain":  {http.MethodPost, false, (*Admin).drain},
+		"/livez":               {http.MethodGet, true, (*Admin).live},
+		"/readyz":              {http.MethodGet, true, (*Admin).ready},
+		"/metrics":             {http.MethodGet, o.Open, (*Admin).metrics},
+		"/api/v1/status":       {http.MethodGet, false, (*Admin).status},
+		"/api/v1/drain":        {http.MethodPost, false, (*Admin).drain},
+		"/api/v1/pools":        {http.MethodGet, false, (*Admin).pools},
+		"/api/v1/pools/out":    {http.MethodPost, false, (*Admin).poolOut},
+		"/api/v1/pools/in":     {http.MethodPost, false, (*Admin).poolIn},
+		"/api/v1/caps":         {http.MethodGet, false, (*Admin).caps},
+		"/api/v1/caps/confirm": {http.MethodPost, false, (*Admin).confirmMerge},
+		"/api/v1/caps/undo":    {http.MethodPost, false, (*Admin).undoMerge},
 	}
 	return a, nil
 }
@@ -226,9 +246,14 @@ func (a *Admin) drain(w http.ResponseWriter, r *http.Request) error {
 
 // audit records a change: who, what, when.
 func (a *Admin) audit(r *http.Request, what, detail string) {
+	a.Emit(event.Event{Name: event.Audit, Actor: actor(r), To: what, Detail: detail})
+}
+
+// actor names who asks: all that is known is the token and where it came from.
+func actor(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
 	}
-	a.Emit(event.Event{Name: event.Audit, Actor: "admin token from " + host, To: what, Detail: detail})
+	return "admin token from " + host
 }

@@ -23,6 +23,7 @@ import (
 	"weir/internal/llm/responses"
 	"weir/internal/relay"
 	"weir/internal/server"
+	"weir/internal/spend"
 	"weir/internal/store"
 )
 
@@ -33,10 +34,11 @@ type Options struct {
 	Log     *slog.Logger // nil is silent
 	Events  io.Writer    // one line per event; nil is none
 	Format  event.Format // of those lines
-	// Listener and Admin replace the listeners of the configuration, Dial the network: for tests.
+	// Listener and Admin replace the listeners of the configuration, Dial the network, Today the calendar: for tests.
 	Listener net.Listener
 	Admin    net.Listener
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error)
+	Today    func() time.Time // says which day and month it is for what is spent; nil: time.Now
 }
 
 // App is one Weir. Make it with New, then call Run once.
@@ -53,6 +55,10 @@ type App struct {
 	server   *server.Server
 	admin    *admin.Admin
 	graph    *graph
+	capacity
+	prices   *spend.Prices
+	book     *spend.Book
+	loops    *relay.Loops
 	sims     *sims
 	cert     *certificate
 	public   net.Listener
@@ -92,6 +98,9 @@ func (a *App) build(ctx context.Context) (err error) {
 	if a.keys, err = key.NewSet(ctx, a.store, a.log); err != nil {
 		return err
 	}
+	if err := a.keys.Recover(ctx, time.Now()); err != nil {
+		a.log.Warn("what keys used in the last minute cannot be read: their windows begin anew", "err", err)
+	}
 	if err := a.refuseOpen(); err != nil {
 		return err
 	}
@@ -102,6 +111,12 @@ func (a *App) build(ctx context.Context) (err error) {
 		return err
 	}
 	a.sims = newSims(a.cfg)
+	a.knownCapacity(ctx)
+	if err := a.openBook(ctx); err != nil {
+		return err
+	}
+	lg := a.cfg.LoopGuard
+	a.loops = relay.NewLoops(lg.Slow, lg.Refuse, lg.Window.D(), lg.Wait.D())
 	hop := rand.Text()
 	if a.graph, err = a.newGraph(ctx, hop); err != nil {
 		return err
@@ -186,6 +201,10 @@ func (a *App) serverFor(hop, data string) error {
 	a.server = server.New(server.Options{
 		Relay: a.relay, OpenAI: openai.Dialect{}, Anthropic: anthropic.Dialect{}, Responses: responses.Dialect{}, Keeper: keeper{a.store}, Keys: keys, Emit: a.recorder.Emit, Log: a.log, Hosts: a.cfg.Hosts, Trusted: trusted,
 		MaxBody: int64(s.MaxBody), MaxDepth: s.MaxDepth, Uploads: data, BodyTimeout: s.BodyTimeout.D(), WriteTimeout: s.WriteTimeout.D(),
+		Bounds: server.Bounds{
+			MaxTokens: int64(a.cfg.Requests.MaxTokens), Choices: int64(a.cfg.Requests.Choices), Tools: a.cfg.Requests.Tools,
+			ToolBytes: int64(a.cfg.Requests.ToolBytes), TopLogprobs: int64(a.cfg.Requests.TopLogprobs),
+		},
 		Hop: hop, Trace: a.cfg.Traces.URL != "", Sample: sample(a.cfg),
 	})
 	return nil
@@ -202,6 +221,8 @@ func (a *App) adminFor(data string) (err error) {
 	a.admin, err = admin.New(admin.Options{
 		Data: data, Metrics: a.metrics.Handler(), Emit: a.recorder.Emit, HostOK: a.server.HostOK, Ready: a.server.Ready,
 		Open: isLoopback(a.cfg.Admin) || a.opts.Admin != nil, Status: a.status, Drain: a.Drain,
+		Pools: a.poolStates, OutPool: a.outPool, InPool: a.inPool, Merges: a.merges.List, ConfirmMerge: a.merges.Confirm, UndoMerge: a.merges.Undo,
+		Reroutes: a.reroutes,
 	})
 	return err
 }
@@ -243,6 +264,8 @@ func (a *App) Run(ctx context.Context) error {
 	tasks.Go(func() { a.saveRates(recording) })
 	tasks.Go(func() { a.returns(recording) })
 	tasks.Go(func() { a.windows(recording) })
+	tasks.Go(func() { a.expire(recording) })
+	tasks.Go(func() { a.book.Run(recording) })
 	a.sims.start(&tasks)
 
 	failed := make(chan error, 2)

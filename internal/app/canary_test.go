@@ -168,7 +168,7 @@ func (g *gateway) everything(c canaries, token string) (answers []place) {
 		}
 		answers = append(answers, place{"the answer to " + what, text})
 	}
-	headers := []string{"Cookie", "a=" + c["a cookie"], "X-Custom", c["a header"], "X-Weir-Tag", c["a header"], "User-Agent", c["a header"], "Openai-Organization", c["a header"]}
+	headers := []string{"Cookie", "a=" + c["a cookie"], "X-Custom", c["a header"], "X-Tag", c["a header"], "User-Agent", c["a header"], "Openai-Organization", c["a header"]}
 	ask := func(what, path, body string, more ...string) {
 		keep(what, g.post(path+"?api_key="+c["the query"]+"&q="+url.QueryEscape(c["the prompt"]), body, append(more, headers...)...))
 	}

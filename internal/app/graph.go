@@ -46,7 +46,7 @@ func (a *App) newGraph(ctx context.Context, hop string) (*graph, error) {
 	conns := map[string]int{}
 	for _, p := range a.cfg.Pools {
 		for _, name := range p.Names() {
-			conns[name] += p.Cap
+			conns[name] += a.share(p)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.Backends)) {
@@ -71,10 +71,11 @@ func (a *App) newGraph(ctx context.Context, hop string) (*graph, error) {
 		tier := members[0].Tier
 		g.pools[name] = pool.New(pool.Options{
 			Name: name, Tier: tier, Backends: members, Window: p.Window,
-			Slots: pool.NewSlots(p.Cap, p.Queue.Size), Rate: pool.NewRate(tier, rates[name]),
-			Accounts: theirs, Emit: a.recorder.Emit,
+			Slots: pool.NewSlots(a.share(p), p.Queue.Size), Rate: pool.NewRate(tier, rates[name]),
+			Accounts: theirs, Emit: a.recorder.Emit, Hand: a.hands[name], Vendor: vendor(a.cfg, p), IDs: served(p), Merges: a.merges,
 		})
 	}
+	a.differs()
 	return g, nil
 }
 
@@ -90,7 +91,7 @@ func (a *App) newBackend(name string, b *config.Backend, conns int, hop string) 
 	o := backend.Options{
 		Name: name, URL: b.URL, Server: b.Server, Tier: b.Tier, Outside: b.IsOutside(), Dialect: dialects[b.Dialect], Also: counters[b.Server],
 		Key: secret, Header: b.KeyHeader, Stream: b.Stream, Connect: b.Limits.Connect.D(), IdleConn: b.IdleConn.D(),
-		Conns: conns, Roots: roots, Proxy: b.Proxy == "env", Dial: a.opts.Dial, Agent: "weir/" + a.opts.Version, Hop: hop,
+		ServedIn: b.ServedIn, Conns: conns, Roots: roots, Proxy: b.Proxy == "env", Dial: a.opts.Dial, Agent: "weir/" + a.opts.Version, Hop: hop,
 		Target: llm.Target{
 			Usage: b.Usage == "ask", Progress: b.Server == "llamacpp", Timings: b.Server == "llamacpp", NullContent: b.NullContent, Developer: b.Developer,
 			MaxTokens: b.MaxTokens, Base64: b.Base64, Reasoning: member(b.Reasoning), SystemTurns: b.SystemTurns, Attribution: b.Attribution == "strip",
@@ -128,7 +129,7 @@ func authorities(file string) (*x509.CertPool, error) {
 func (g *graph) relay(a *App) *relay.Graph {
 	counter := tokens.New() // costs nothing before its first count
 	return &relay.Graph{
-		Table: g.table, Pools: g.pools, Generations: a.cfg.Attempts.Generations, CommitAfter: a.cfg.CommitAfter.D(),
+		Table: g.table, Pools: g.pools, Ledger: ledger{a.book, a.prices}, Loops: a.loops, Generations: a.cfg.Attempts.Generations, CommitAfter: a.cfg.CommitAfter.D(),
 		Tokens: func(c *llm.Conversation, model string) (int, error) { return counter.For(model).Count(c) },
 	}
 }

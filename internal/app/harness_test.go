@@ -39,6 +39,7 @@ type setup struct {
 	log   slog.Handler            // nil: silent
 	edit  func(*config.Config)    // after the defaults
 	tls   bool                    // the client speaks https and does not look at the certificate
+	today func() time.Time        // the calendar of what is spent; nil: the clock's
 	quiet bool                    // the test breaks what the referee checks at the end, and says why
 	// refuse fails dials of the gateway's own; it gets the address and may block until ctx ends; nil is no refusal.
 	refuse func(ctx context.Context, addr string) error
@@ -105,7 +106,7 @@ func begin(t *testing.T, s setup) *gateway {
 func tryBegin(t *testing.T, s setup) (*gateway, error) {
 	t.Helper()
 	g := &gateway{t: t, sims: map[string]*sim.Server{}, lines: newLines(), ended: make(chan error, 1), quiet: s.quiet}
-	o := Options{Version: "test", Events: g.lines}
+	o := Options{Version: "test", Events: g.lines, Today: s.today}
 	if s.log != nil {
 		o.Log = slog.New(s.log)
 	}

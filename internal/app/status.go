@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/admin"
+	"weir/internal/pool"
 )
 
 // status is what the admin API tells of the running Weir.
@@ -17,23 +18,27 @@ func (a *App) status() admin.Status {
 		Listen: a.public.Addr().String(), Admin: a.private.Addr().String(), Running: a.server.Running(), Simulated: a.sims != nil,
 		Dropped: a.recorder.Dropped(), Keys: a.keys.Len(time.Now()),
 	}
-	for name, p := range a.graph.pools {
-		rate, measured := p.Rate.Value()
-		u := p.Slots.Usage()
-		row := admin.Pool{
-			Name: name, Tier: p.Tier, State: "in", Cap: u.Cap, InFlight: u.Held, Waiting: u.Waiting, Queue: u.Size,
-			RefusedFull: u.Full, RefusedLate: u.Late, Prefill: rate, Measured: measured,
-		}
-		if o, out := p.Outage("", time.Now()); out {
-			row.State = o.Reason
-		}
-		for _, b := range p.Backends {
-			row.Backends = append(row.Backends, b.Name)
-		}
-		s.Pools = append(s.Pools, row)
+	for _, p := range a.graph.pools {
+		s.Pools = append(s.Pools, a.poolRow(p, time.Now()))
 	}
 	slices.SortFunc(s.Pools, func(a, b admin.Pool) int { return cmp.Compare(a.Name, b.Name) })
 	return s
+}
+
+func (a *App) poolRow(p *pool.Pool, now time.Time) admin.Pool {
+	rate, measured := p.Rate.Value()
+	u := p.Slots.Usage()
+	row := admin.Pool{
+		Name: p.Name, Tier: p.Tier, State: pool.StateIn, Cap: u.Cap, InFlight: u.Held, Waiting: u.Waiting, Queue: u.Size,
+		RefusedFull: u.Full, RefusedLate: u.Late, Prefill: rate, Measured: measured,
+	}
+	if o, out := p.Outage("", now); out {
+		row.State = o.Reason
+	}
+	for _, b := range p.Backends {
+		row.Backends = append(row.Backends, b.Name)
+	}
+	return row
 }
 
 // gauges exports the pools' slots and queues.
@@ -42,6 +47,7 @@ type gauges struct{ app *App }
 var poolGauges = map[string]*prometheus.Desc{
 	"held":  prometheus.NewDesc("weir_slots_in_use", "Running calls of a pool.", []string{"pool", "tier"}, nil),
 	"cap":   prometheus.NewDesc("weir_slots_limit", "The pool's cap.", []string{"pool", "tier"}, nil),
+	"live":  prometheus.NewDesc("weir_slots_live", "How many calls of a pool may run now: its cap, or less after refusals of the vendor.", []string{"pool", "tier"}, nil),
 	"queue": prometheus.NewDesc("weir_queue_depth", "Requests waiting for a slot.", []string{"pool", "tier"}, nil),
 	"full":  prometheus.NewDesc("weir_queue_rejections_total", "Requests refused by a pool's queue.", []string{"pool", "tier", "reason"}, nil),
 	"up":    prometheus.NewDesc("weir_pool_up", "1 while the pool takes calls, 0 while it is paused, refused or out by its breaker.", []string{"pool", "tier"}, nil),
@@ -64,6 +70,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		u := p.Slots.Usage()
 		gauge(poolGauges["held"], prometheus.GaugeValue, float64(u.Held), name, p.Tier)
 		gauge(poolGauges["cap"], prometheus.GaugeValue, float64(u.Cap), name, p.Tier)
+		gauge(poolGauges["live"], prometheus.GaugeValue, float64(u.Live), name, p.Tier)
 		gauge(poolGauges["queue"], prometheus.GaugeValue, float64(u.Waiting), name, p.Tier)
 		gauge(poolGauges["full"], prometheus.CounterValue, float64(u.Full), name, p.Tier, "full")
 		gauge(poolGauges["full"], prometheus.CounterValue, float64(u.Late), name, p.Tier, "wait")

@@ -62,7 +62,7 @@ type bench struct {
 func Numbers(ctx context.Context) ([]Number, error) {
 	begun := time.Now()
 	var all []Number
-	for _, m := range []measure{blackHole, silentServer, fullQueue, isolation, fallback, failureStorm} {
+	for _, m := range []measure{blackHole, silentServer, fullQueue, goodput, isolation, fallback, failureStorm} {
 		list, err := m.take(ctx)
 		if err == nil && slices.ContainsFunc(list, isFailed) && time.Since(begun) < time.Minute {
 			if list, err = m.take(ctx); err == nil { // the machine may have been busy with other things
@@ -278,6 +278,34 @@ func fullQueue(ctx context.Context, b *bench) {
 	p99 := part(refused, 99)
 	b.add(p99 < 20*time.Millisecond, fmt.Sprintf("F50: the queue is full, p99 of %d refusals at ten times the load", len(refused)), ms(p99), "< 20 ms")
 	b.add(answered+len(refused) == n, "F50: each request was answered or refused with Retry-After", fmt.Sprintf("%d of %d", answered+len(refused), n), "all")
+}
+
+// goodput is F52: the answers of a pool whose slots are all in use do not become fewer when more is asked of it.
+func goodput(ctx context.Context, b *bench) {
+	const capacity, seconds = 2 * 10, 4 // answers a second that two slots at 100 ms give
+	rate := func(times int) float64 {
+		var answered atomic.Int64
+		var all sync.WaitGroup
+		begun := time.Now()
+		for i := range times * capacity * seconds {
+			time.Sleep(time.Until(begun.Add(time.Duration(i) * time.Second / time.Duration(times*capacity))))
+			all.Go(func() {
+				if v := b.ask(ctx, "few"); v.whole() && time.Since(begun) <= seconds*time.Second {
+					answered.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		return float64(answered.Load()) / seconds
+	}
+	peak, texts := rate(1), ""
+	worst := peak
+	for _, times := range []int{2, 5, 10} {
+		got := rate(times)
+		peak, worst = max(peak, got), got // the last is at ten times
+		texts += fmt.Sprintf(", %.1f at %d ×", got, times)
+	}
+	b.add(worst >= 0.9*peak, "F52: whole answers a second under overload", fmt.Sprintf("peak %.1f%s", peak, texts), "at 10 × ≥ 90 % of the peak")
 }
 
 // isolation has a pool hang for good and measures a route that does not use it, in turns with and without the hang.

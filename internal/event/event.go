@@ -16,6 +16,7 @@ const (
 	Skip    Name = "skip"
 	Drop    Name = "drop"   // a backend's API has no place for something of the request
 	Repair  Name = "repair" // a poisoned history was mended before a server saw it
+	Loop    Name = "loop"   // the same request of one session again and again was slowed or refused
 	End     Name = "end"
 	Health  Name = "health"
 	Alert   Name = "alert"

@@ -118,6 +118,8 @@ func appendEndText(b []byte, e *Event, colour bool) []byte {
 		b = strconv.AppendInt(append(b, '/'), r.Tokens.Out, 10)
 	}
 	b = appendWord(b, "key=", r.KeyName)
+	b = appendWord(b, "tag=", r.Tag)
+	b = appendWord(b, "session=", r.Session)
 	b = appendWord(b, "reroute=", r.Reroute)
 	b = appendWord(b, "kind=", r.Kind)
 	return appendWord(b, "", r.Message)

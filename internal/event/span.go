@@ -77,7 +77,7 @@ func (t *Traces) serverAttributes(e *Event, op string) attributes {
 	r, w := e.Record, t.words
 	a := attributes{}.text(w.operation, op).text(w.requested, r.Alias).text(w.served, r.Served).text(w.session, r.Session).
 		text("weir.request", e.Request).text("weir.route", r.Route).text("weir.tier", r.Tier).text("weir.pool", r.Pool).
-		text("weir.reroute", r.Reroute).text("weir.class", r.Class).
+		text("weir.reroute", r.Reroute).text("weir.class", r.Class).text("weir.tag", r.Tag).
 		number("http.response.status_code", int64(r.Status)).number("weir.attempts", int64(len(r.Attempts))).
 		seconds("weir.queue", r.Queue).seconds("weir.overhead", r.Overhead)
 	if r.Cost >= 0 {

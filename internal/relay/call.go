@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -16,14 +17,19 @@ import (
 // attempt leases a slot, calls the backend, passes the answer on and gives the slot back.
 func (x *run) attempt(ctx context.Context, s *route.Step, how how) (err error) {
 	p := x.Pools[s.Pool]
+	held, refused := x.hold(s)
+	if refused != nil {
+		return refused
+	}
 	x.rec.Attempts = append(x.rec.Attempts, event.Attempt{
 		Pool: s.Pool, Model: s.Model, Tier: s.Tier, At: time.Since(x.rec.Start), First: -1,
 	})
 	a := &x.rec.Attempts[len(x.rec.Attempts)-1]
-	defer func() { x.note(a, err) }()
+	defer func() { x.note(a, err); x.settle(held, err) }()
 
 	lease, err := p.Acquire(ctx, pool.Need{
-		Model: s.Sent, Op: x.req.Op, Priority: x.caller.Priority, Wait: s.Limits.Wait.D(), Force: how.force,
+		Model: s.Sent, Op: x.req.Op, Priority: x.caller.Priority + x.route.Priority, Wait: s.Limits.Wait.D(), Force: how.force,
+		Waiting: func(place, waiting int, guess time.Duration) { x.waits(s, a, place, waiting, guess) },
 	})
 	if err != nil {
 		return err
@@ -40,6 +46,11 @@ func (x *run) attempt(ctx context.Context, s *route.Step, how how) (err error) {
 	x.lost(s, ans.Lost)
 	defer ans.Close()
 	a.Status = ans.Status
+	if s.Outside {
+		if said, ok := backend.ReadRates(ans.Header); ok {
+			p.Hear(said)
+		}
+	}
 	if x.req.Op.Passes() {
 		return x.pass(ans, &lease, s, a)
 	}
@@ -47,6 +58,13 @@ func (x *run) attempt(ctx context.Context, s *route.Step, how how) (err error) {
 		return x.live(ans, &lease, s, a, p)
 	}
 	return x.whole(ans, &lease, s, a)
+}
+
+// waits records that the request waits for a slot, and for how long that is expected.
+func (x *run) waits(s *route.Step, a *event.Attempt, place, waiting int, guess time.Duration) {
+	a.Place, a.Guess = place, guess
+	x.emit(event.Event{Name: event.Queue, Request: x.req.ID, Route: x.rec.Route, Tier: s.Tier, Pool: s.Pool, Model: s.Model,
+		Detail: fmt.Sprintf("place %d of %d, about %.1f s", place, waiting, guess.Seconds())})
 }
 
 // call says how the backend is to be called.
@@ -57,7 +75,7 @@ func (x *run) call(p *pool.Pool, s *route.Step, a *event.Attempt, how how) *back
 	l := s.Limits
 	prefill := p.Allowance(x.req.Shape.TokensEst)
 	c := &backend.Call{
-		Request: x.req, Model: s.Sent, Quoted: s.Quoted, Sampling: s.Sampling, Fresh: how.fresh,
+		Request: x.req, Model: s.Sent, Quoted: s.Quoted, Sampling: s.Sampling, Fresh: how.fresh, Local: x.caller.Local || x.route.Local,
 		Limits: backend.Limits{
 			FirstContent: l.FirstContent.D() + prefill, Idle: l.Idle.D(), Total: l.Total.D(), Answer: l.Answer.D() + prefill,
 		},

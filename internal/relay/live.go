@@ -23,12 +23,12 @@ func (x *run) live(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *eve
 			out = nil
 		}
 		if !x.committed && x.req.Stream && ans.Seen().Content {
-			x.commit(ans, s, a)
+			x.commit(ans, lease, s, a, ans.Seen().Served)
 			out, held = held, nil
 		}
 		if len(out) > 0 {
 			if serr := x.out.Send(out); serr != nil {
-				return left(serr)
+				err = left(serr)
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -36,6 +36,7 @@ func (x *run) live(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *eve
 		}
 		if err != nil {
 			x.served(ans, a)
+			x.used(ans, err)
 			return err
 		}
 	}
@@ -44,18 +45,20 @@ func (x *run) live(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *eve
 	if err != nil {
 		if x.committed && x.req.Stream && len(last) > 0 { // whole events that came before the break: they are counted in what follows
 			if serr := x.out.Send(last); serr != nil {
-				return left(serr)
+				err = left(serr)
 			}
 		}
+		x.used(ans, err)
 		return err
 	}
 	a.First = ans.First()
 	x.learn(ans, p)
+	p.Rate.LearnOutput(ans.Seen().Usage.Out, ans.Took()-ans.First())
 	ans.Close()
 	lease.Done(nil)
 	defer x.tail(time.Now())
 	if !x.committed {
-		x.commit(ans, s, a)
+		x.commit(ans, lease, s, a, ans.Seen().Served)
 	}
 	x.usage(ans.Seen().Usage, int64(ans.Seen().Events))
 	if !x.req.Stream {
@@ -68,12 +71,13 @@ func (x *run) live(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *eve
 }
 
 // commit marks the point after which no other step may follow: what the client gets is this answer or an error.
-func (x *run) commit(ans *backend.Answer, s *route.Step, a *event.Attempt) {
+// The model that the answer names may tell that another pool has served it.
+func (x *run) commit(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *event.Attempt, named string) {
 	x.committed = true
 	a.First = ans.First()
 	x.rec.First = a.At + a.Queue + max(a.First, 0)
 	x.rec.Backend = a.Backend
-	x.won(s, ans.Header.Get("X-Weir-Simulated") == "true")
+	x.won(s, lease.Served(named), ans.Header.Get("X-Weir-Simulated") == "true")
 	ans.Free()
 }
 
@@ -87,7 +91,7 @@ func (x *run) whole(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *ev
 	lease.Done(nil)
 	defer x.tail(time.Now())
 	a.Served, x.rec.Served = seen.Served, seen.Served
-	x.commit(ans, s, a)
+	x.commit(ans, lease, s, a, seen.Served)
 	x.usage(seen.Usage, int64(seen.Events))
 	if x.req.Stream {
 		return left(x.out.Last(body)) // never reached: a stream that came whole is refused by the backend
@@ -105,16 +109,11 @@ func (x *run) served(ans *backend.Answer, a *event.Attempt) {
 // tail adds the time since the upstream's end to what Weir itself took.
 func (x *run) tail(ended time.Time) { x.rec.Overhead += time.Since(ended) }
 
-// usage takes what the answer said, or an estimate that is marked as one: a content event is about a token.
-func (x *run) usage(u llm.Usage, events int64) {
-	t := event.Tokens{In: u.In, Out: u.Out, Cached: u.Cached, Reasoning: u.Reasoning, Written: u.Written}
-	if t.In < 0 {
-		t.In, t.Estimated = int64(x.rec.Shape.TokensEst), true
+// used takes the tokens of an answer that was not finished, where the client had some of it or left.
+func (x *run) used(ans *backend.Answer, err error) {
+	if x.committed || llm.KindOf(err) == llm.Canceled {
+		x.usage(ans.Seen().Usage, int64(ans.Seen().Events))
 	}
-	if t.Out < 0 && x.req.Op.Generates() {
-		t.Out, t.Estimated = events, true
-	}
-	x.rec.Tokens = t
 }
 
 // learn takes the prefill rate that the answer showed: from the server's own timings, else from the first content of

@@ -21,7 +21,7 @@ func (x *run) pass(ans *backend.Answer, lease *pool.Lease, s *route.Step, a *eve
 	if x.tokens(usage); strings.HasPrefix(ans.Type(), "text/event-stream") {
 		x.rec.Shape.Stream = true
 	}
-	x.commit(ans, s, a)
+	x.commit(ans, lease, s, a, "")
 	x.out.Pass(ans.Type(), ans.Length())
 	for {
 		ended := ans.Ended()

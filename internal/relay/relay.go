@@ -4,6 +4,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,9 @@ type Graph struct {
 	Generations int           // per client request
 	CommitAfter time.Duration // headers and comments go to streaming clients after this time without content
 	Version     string
-	Trace       bool // make a trace where the client brings none
+	Trace       bool   // make a trace where the client brings none
+	Ledger      Ledger // nil: nobody keeps account of what is spent
+	Loops       *Loops // nil: nobody looks for loops
 
 	// Tokens estimates a prompt for a model where no server counts it.
 	Tokens func(c *llm.Conversation, model string) (int, error)
@@ -95,12 +98,32 @@ func (r *Relay) Serve(ctx context.Context, req *llm.Request, c *llm.Caller, rec 
 	if req.Op == llm.Count {
 		return x.count(ctx, &x.steps[0])
 	}
+	if err := x.loops(ctx); err != nil {
+		return err
+	}
 	if req.Stream {
 		out.Patience(x.CommitAfter)
 	}
 	err := x.try(ctx)
 	if err != nil && !x.committed {
 		x.tried()
+	}
+	return err
+}
+
+// loops slows or refuses a request that its session has sent again and again.
+func (x *run) loops(ctx context.Context) error {
+	if x.Loops == nil || !x.req.Op.Generates() {
+		return nil
+	}
+	seen, did, err := x.Loops.Check(ctx, x.caller.Key, x.caller.Session, x.req.Body)
+	if did != Passed {
+		reason := "slowed"
+		if did == Refused {
+			reason = "refused"
+		}
+		x.emit(event.Event{Name: event.Loop, Route: x.rec.Route, Reason: reason, // without its request: it is kept like what happens to pools
+			Detail: fmt.Sprintf("key %s, session %s: the same request %d times, at last %s", x.caller.Key, x.caller.Session, seen, x.req.ID)})
 	}
 	return err
 }
@@ -201,15 +224,11 @@ func (x *run) skip(s *route.Step, reason string, e *llm.Error) {
 	x.emit(ev)
 }
 
-// won tells the client and the record who answers.
-func (x *run) won(s *route.Step, simulated bool) {
+// won tells the client and the record who answers. by is the pool and model that really served, where the vendor chose it.
+func (x *run) won(s *route.Step, by string, simulated bool) {
 	r := x.rec
 	r.Tier, r.Pool, r.Model = s.Tier, s.Pool, s.Model
-	if from, to := x.first, s.Name(); from != to {
-		r.Reroute = "fallback"
-		x.out.Head("X-Weir-Reroute", "fallback from "+from)
-		x.emit(event.Event{Name: event.Reroute, Request: x.req.ID, Route: r.Route, Reason: "fallback", From: from, To: to})
-	}
+	x.rerouted(s, by)
 	if simulated {
 		x.out.Head("X-Weir-Simulated", "true")
 	}
@@ -218,6 +237,38 @@ func (x *run) won(s *route.Step, simulated bool) {
 	x.out.Head("X-Weir-Model", s.Model)
 	x.tried()
 	x.out.Head("X-Weir-Overhead-Ms", strconv.FormatFloat(float64(r.Overhead.Microseconds())/1000, 'f', 3, 64))
+}
+
+// Reasons of a reroute.
+const (
+	rerouteFallback = "fallback" // a step before it did not answer
+	rerouteCollapse = "collapse" // the pool serves that id as another model
+	rerouteVendor   = "vendor"   // the vendor answered from another pool
+)
+
+// rerouted tells the client and the events why the answer is not from what was asked first; the record keeps the reason that
+// the operator chose least.
+func (x *run) rerouted(s *route.Step, by string) {
+	var said []string
+	note := func(reason, from, to, text string) {
+		x.rec.Reroute = reason
+		said = append(said, text)
+		x.emit(event.Event{Name: event.Reroute, Request: x.req.ID, Route: x.rec.Route, Tier: s.Tier, Pool: s.Pool, Reason: reason, From: from, To: to})
+	}
+	name := s.Name()
+	if s.Sent != s.Model {
+		sent := s.Pool + "/" + s.Sent
+		note(rerouteCollapse, name, sent, "collapse to "+sent)
+	}
+	if x.first != name {
+		note(rerouteFallback, x.first, name, "fallback from "+x.first)
+	}
+	if by != "" {
+		note(rerouteVendor, name, by, "vendor served "+by)
+	}
+	if len(said) > 0 {
+		x.out.Head("X-Weir-Reroute", strings.Join(said, "; "))
+	}
 }
 
 // tried tells the client the route and how many attempts there were, on answers and errors alike.

@@ -61,9 +61,9 @@ func (x *run) take(ctx context.Context, s *route.Step, h how, failed *[]failure)
 		return true, nil
 	}
 	e := llm.AsError(err)
-	if e.Kind == llm.None { // others took the pool out while this request was on its way to it: nobody was called
-		x.skip(s, pool.OutTraffic, e)
-		*failed = append(*failed, failure{s, e, pool.OutTraffic, e.RetryAfter})
+	if reason := uncalled(e); reason != "" {
+		x.skip(s, reason, e)
+		*failed = append(*failed, failure{s, e, reason, e.RetryAfter})
 		return false, nil
 	}
 	*failed = append(*failed, failure{step: s, err: e})
@@ -84,6 +84,23 @@ func (x *run) take(ctx context.Context, s *route.Step, h how, failed *[]failure)
 	}
 	return false, nil
 }
+
+// uncalled returns why nobody was called although the step was chosen: a ceiling, or the pool went out while this request was
+// on its way to it; empty where somebody was.
+func uncalled(e *llm.Error) string {
+	switch {
+	case e.Kind == llm.Limited:
+		return skipSpend
+	case e.Kind != llm.None:
+		return ""
+	case e.Code != "":
+		return e.Code
+	}
+	return pool.OutTraffic
+}
+
+// skipSpend is the reason of a step that would cost more than a ceiling leaves.
+const skipSpend = "spend"
 
 // passed reports a step that is not to be called now, and records it.
 func (x *run) passed(s *route.Step) (failure, bool) {
@@ -128,7 +145,7 @@ func last(failed []failure) int {
 // final chooses what the client is told: the failure that ends soonest; else, where no step was called, that none can
 // be; else the first step's. A prompt that was too long for some is told only where nothing larger was left to fail.
 func (x *run) final(failed []failure) error {
-	var soon, first, long *llm.Error
+	var soon, first, long, limited *llm.Error
 	larger := false // a step that may have room is there, only not now
 	for i := range failed {
 		e := failed[i].err
@@ -141,6 +158,8 @@ func (x *run) final(failed []failure) error {
 			if failed[i].reason == "" && long == nil {
 				long = e
 			}
+		case llm.Limited:
+			limited, larger = e, true
 		default:
 			larger = larger || failed[i].reason != ""
 			if first == nil && failed[i].reason == "" {
@@ -155,6 +174,8 @@ func (x *run) final(failed []failure) error {
 		return explained(first, failed)
 	case long != nil && !larger:
 		return explained(long, failed)
+	case limited != nil: // of all that stands in the way the key's own ceiling is what its holder can change
+		return explained(limited, failed)
 	}
 	return x.nothing(failed)
 }
@@ -176,7 +197,9 @@ func list(failed []failure) string {
 			b.WriteString(", ")
 		}
 		b.WriteString(failed[i].step.Name() + " ")
-		if failed[i].reason != "" {
+		if failed[i].reason == skipSpend || failed[i].reason == pool.OutHand {
+			b.WriteString(failed[i].reason + " (" + failed[i].err.Msg + ")")
+		} else if failed[i].reason != "" {
 			b.WriteString(failed[i].reason)
 		} else {
 			b.WriteString(failed[i].err.Kind.String())
@@ -260,8 +283,8 @@ func (x *run) step(ctx context.Context, s *route.Step, h how) error {
 	switch again := x.once(ctx, s, h); {
 	case again == nil:
 		return nil
-	case again.Kind == llm.None:
-		return e // the pool went out meanwhile: what was told before says more
+	case uncalled(again) != "":
+		return e // the pool went out meanwhile, or the money: what was told before says more
 	default:
 		return again
 	}

@@ -33,6 +33,8 @@ type Route struct {
 	Local bool
 	Keep  time.Duration // how long responses are kept for later requests; 0: not at all
 	Steps []Step
+
+	Priority int // of the alias, added to the key's
 }
 
 // Table resolves the names that clients ask for. It is read-only and safe for concurrent use.
@@ -70,7 +72,9 @@ func New(c *config.Config) *Table {
 		if r == nil {
 			r = newRoute(c, a.Route, &config.Route{Steps: []config.Step{{Use: a.Route}}})
 		}
-		t.alias(name, r)
+		own := *r
+		own.Priority = a.Priority
+		t.alias(name, &own)
 	}
 	slices.SortFunc(t.ids, func(a, b ID) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(t.prefixes, func(a, b prefix) int {
