@@ -13,7 +13,7 @@ import (
 
 // schemaVersion is the newest migration. Each migration ends with `PRAGMA user_version = N`, which is read at open in
 // microseconds, so that goose runs only where there is something to do.
-const schemaVersion = 3
+const schemaVersion = 4
 
 //go:embed migrations/*.sql
 var migrations embed.FS

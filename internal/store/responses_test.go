@@ -177,7 +177,7 @@ func TestAStoreOfTheFirstSchemaIsMigrated(t *testing.T) {
 	s := open(t, dir, Options{})
 	for _, q := range []string{
 		"INSERT INTO keys (prefix, name, hash, aliases, boundary, priority, rpm, concurrent, created) VALUES ('aaaaaaaa', 'a', x'00', 'null', 'any', 0, 0, 0, 1)",
-		"DROP TABLE responses", "ALTER TABLE keys DROP COLUMN keep_responses", "DROP TABLE spend", "DROP TABLE merges", "DROP TABLE pools_out", "ALTER TABLE keys DROP COLUMN tpm", "ALTER TABLE keys DROP COLUMN spend_day",
+		"DROP TABLE responses", "ALTER TABLE keys DROP COLUMN keep_responses", "DROP TABLE versions", "DROP TABLE alerts", "DROP TABLE deliveries", "DROP TABLE calibrations", "DROP TABLE captures", "DROP TABLE spend", "DROP TABLE merges", "DROP TABLE pools_out", "ALTER TABLE keys DROP COLUMN tpm", "ALTER TABLE keys DROP COLUMN spend_day",
 		"ALTER TABLE keys DROP COLUMN spend_month", "ALTER TABLE requests DROP COLUMN cost", "ALTER TABLE requests DROP COLUMN tokens_written",
 		"ALTER TABLE requests ADD COLUMN cost_usd REAL", "DELETE FROM goose_db_version WHERE version_id > 1", "PRAGMA user_version = 1",
 	} {
