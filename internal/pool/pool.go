@@ -5,7 +5,6 @@ package pool
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"sync/atomic"
 	"time"
@@ -396,30 +395,3 @@ func (p *Pool) Allowance(tokens int) time.Duration { return p.Rate.Allowance(tok
 
 // Learn takes what an answer told of the prefill: tokens evaluated per second.
 func (p *Pool) Learn(tokens int64, perSecond float64) { p.Rate.Learn(tokens, perSecond) }
-
-// Ask makes one small call of Weir's own: it takes a slot, waits behind every client, leaves a full queue to them, and
-// returns the answer's failure or nil. It does not touch the breaker, and is in no client's metrics.
-func (p *Pool) Ask(ctx context.Context, b *backend.Backend, c *backend.Call) error {
-	if err := p.Slots.Acquire(ctx, weirsOwn, 0); err != nil {
-		return err
-	}
-	defer p.Slots.Release()
-	ans, err := b.Call(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer ans.Close()
-	if !ans.IsStream() {
-		_, _, err := ans.Whole()
-		return err
-	}
-	for {
-		switch _, err := ans.Next(); {
-		case err == io.EOF:
-			_, err := ans.Finish()
-			return err
-		case err != nil:
-			return err
-		}
-	}
-}
