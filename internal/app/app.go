@@ -292,6 +292,7 @@ func (a *App) Run(ctx context.Context) error {
 	a.sims.close()
 	endRecording()
 	tasks.Wait()
+	a.lastPage()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}

@@ -129,7 +129,7 @@ func authorities(file string) (*x509.CertPool, error) {
 func (g *graph) relay(a *App) *relay.Graph {
 	counter := tokens.New() // costs nothing before its first count
 	return &relay.Graph{
-		Table: g.table, Pools: g.pools, Ledger: ledger{a.book, a.prices}, Loops: a.loops, Generations: a.cfg.Attempts.Generations, CommitAfter: a.cfg.CommitAfter.D(),
+		Table: g.table, Pools: g.pools, Ledger: ledger{a.book, a.prices, a.today}, Loops: a.loops, Generations: a.cfg.Attempts.Generations, CommitAfter: a.cfg.CommitAfter.D(),
 		Tokens: func(c *llm.Conversation, model string) (int, error) { return counter.For(model).Count(c) },
 	}
 }

@@ -15,7 +15,7 @@ import (
 // openBook reads what was spent before.
 func (a *App) openBook(ctx context.Context) (err error) {
 	a.prices = spend.NewPrices(a.cfg)
-	a.book, err = spend.Open(ctx, spend.Options{Store: a.store, Warn: a.spendWarning, Log: a.log, Now: a.opts.Today})
+	a.book, err = spend.Open(ctx, spend.Options{Store: a.store, Warn: a.spendWarning, Log: a.log, Now: a.today})
 	if err != nil {
 		return fmt.Errorf("what was spent cannot be read, so no ceiling could be kept: %w", err)
 	}
@@ -40,10 +40,27 @@ func (a *App) spendWarning(w spend.Warning) {
 	a.recorder.Emit(e)
 }
 
+// lastPage writes what the last calls cost, once nothing runs any more: what is held in the store counts as spent at the next
+// start.
+func (a *App) lastPage() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = a.book.Flush(ctx) // it logs
+}
+
+// today is the calendar of what is spent.
+func (a *App) today() time.Time {
+	if a.opts.Today == nil {
+		return time.Now()
+	}
+	return a.opts.Today()
+}
+
 // ledger is the relay's side of the book.
 type ledger struct {
 	book   *spend.Book
 	prices *spend.Prices
+	today  func() time.Time
 }
 
 // Hold holds the most that a call may cost back.
@@ -60,7 +77,7 @@ func (l ledger) Hold(c relay.Charge) (relay.Hold, *llm.Error) {
 	if e.Code = "spend"; refused.Scope == spend.Key {
 		e.Kind, e.Code = llm.Limited, "insufficient_quota" // what clients know as: there is no money left
 	}
-	if e.RetryAfter = time.Until(refused.Until); refused.Passing {
+	if e.RetryAfter = refused.Until.Sub(l.today()); refused.Passing {
 		e.RetryAfter = time.Second
 	}
 	return nil, e

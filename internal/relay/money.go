@@ -49,6 +49,9 @@ func (x *run) hold(s *route.Step) (Hold, *llm.Error) {
 		if c.Out <= 0 {
 			c.Out = usualOut
 		}
+		if w := int64(x.Pools[s.Pool].ContextWindow()); w > 0 {
+			c.Out = min(c.Out, w)
+		}
 		if n := x.req.Choices; n > 1 && c.Out <= (1<<62)/n {
 			c.Out *= n
 		}
