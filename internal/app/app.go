@@ -125,7 +125,7 @@ func (a *App) build(ctx context.Context) (err error) {
 	if err := a.serverFor(hop, data); err != nil {
 		return err
 	}
-	a.metrics.Registerer().MustRegister(gauges{a})
+	a.metrics.Registerer().MustRegister(gauges{a}, purse{a})
 	return a.adminFor(data)
 }
 

@@ -159,7 +159,7 @@ func TestNothingIsKeptUnlessItIsSaid(t *testing.T) {
 	}
 }
 
-// A key can have its responses kept whatever the route says, and they are its alone.
+// S07: a key can have its responses kept whatever the route says, and they are its alone.
 func TestWhatAKeyKeepsIsItsAlone(t *testing.T) {
 	g := begin(t, setup{yaml: keeping(""), sims: oai(sim.Behaviour{Text: "hi"})})
 	mine, other := "Bearer "+g.newKey(key.Spec{Name: "mine", KeepResponses: time.Hour}), "Bearer "+g.newKey(key.Spec{Name: "other", KeepResponses: time.Hour})

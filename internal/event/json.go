@@ -61,6 +61,9 @@ func appendRecord(b []byte, r *Record) []byte {
 	})
 	b = append(b, `,"gate":null,"nudge":null,"shape":`...)
 	b = appendShape(b, &r.Shape)
+	if r.Purpose != "" && r.Purpose != "client" {
+		b = appendString(append(b, `,"purpose":`...), r.Purpose)
+	}
 	if r.Message != "" {
 		b = appendString(append(b, `,"message":`...), r.Message)
 	}
