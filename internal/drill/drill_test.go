@@ -195,7 +195,7 @@ func TestABrokenGatewayFails(t *testing.T) {
 
 // What the operator has is not touched: no address, key or certificate of the file is in what the drill builds.
 func TestTheConfigurationIsTamed(t *testing.T) {
-	c := parse(t, smallYAML+"traces: {url: \"http://127.0.0.1:4318/v1/traces\"}\nlimits: {first_content: 2m, total: 2h}\n", "small.yaml")
+	c := parse(t, smallYAML+"traces: {url: \"http://127.0.0.1:4318/v1/traces\"}\nlimits: {first_content: 2m, total: 2h}\nspend: {day: 0.01}\nloop_guard: {slow: 3}\n", "small.yaml")
 	tamed, err := tame(c, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -210,6 +210,9 @@ func TestTheConfigurationIsTamed(t *testing.T) {
 	}
 	if tamed.Traces.URL != "" || tamed.Limits.FirstContent.D() != most || tamed.Limits.Total.D() != whole || tamed.Pools["far"].Cap != mostSlots {
 		t.Errorf("traces %q, limits %+v", tamed.Traces.URL, tamed.Limits)
+	}
+	if tamed.Spend.Day != 0 || tamed.LoopGuard.Slow != 0 {
+		t.Errorf("ceilings %+v and the loop guard %+v stop what is no fault", tamed.Spend, tamed.LoopGuard)
 	}
 	if c.Backends["far"].URL != "https://api.vendor.example/v1" || c.Limits.FirstContent.D() != 2*time.Minute || c.Pools["far"].Cap != 20 || c.Traces.URL == "" {
 		t.Error("the operator's own configuration was changed")

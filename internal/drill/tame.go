@@ -45,6 +45,7 @@ func tame(c *config.Config, folder string) (*config.Config, error) {
 	t.File, t.Data, t.TLS, t.TrustedProxies, t.Hosts = "", folder, nil, nil, nil
 	t.Listen, t.Admin, t.Auth.Keys, t.Server.MaxPerAddress = "127.0.0.1:8484", "127.0.0.1:8485", "off", 0
 	t.Traces.URL, t.CommitAfter, t.Drain = "", config.Duration(patience), config.Duration(time.Second)
+	t.Spend, t.LoopGuard, t.CapShare = config.Ceiling{}, config.LoopGuard{}, "" // what they stop is no fault
 	t.Limits = scaled(c.Limits)
 	t.Backends, t.Pools, t.Routes = map[string]*config.Backend{}, map[string]*config.Pool{}, map[string]*config.Route{}
 	for name, b := range c.Backends {
@@ -56,6 +57,7 @@ func tame(c *config.Config, folder string) (*config.Config, error) {
 	for name, p := range c.Pools {
 		p := *p
 		p.Cap, p.Queue.Size, p.Limits = min(p.Cap, mostSlots), min(p.Queue.Size, mostQueue), scaled(p.Limits)
+		p.Spend = config.Ceiling{}
 		t.Pools[name] = &p
 	}
 	for name, r := range c.Routes {
@@ -86,7 +88,7 @@ func scaled(l config.Limits) config.Limits {
 func notes(c *config.Config) []string {
 	list := []string{
 		fmt.Sprintf("limits are those of the file divided by %d, none under %v or over %v; total is %v", slower, least, most, whole),
-		fmt.Sprintf("pools have at most %d slots and a queue of %d; commit_after is %v; keys, TLS, addresses and traces are left out", mostSlots, mostQueue, patience),
+		fmt.Sprintf("pools have at most %d slots and a queue of %d; commit_after is %v; keys, TLS, addresses, ceilings, the loop guard and traces are left out", mostSlots, mostQueue, patience),
 		"every backend is a simulated server with its models; no model and nothing outside this process was called",
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Backends)) {
