@@ -44,6 +44,7 @@ type Options struct {
 // App is one Weir. Make it with New, then call Run once.
 type App struct {
 	opts     Options
+	ordering sync.Mutex // orders by hand follow each other
 	cfg      *config.Config
 	log      *slog.Logger
 	lock     *store.Folder

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,6 +124,26 @@ func TestAPlanThatCrossesTheBoundarySendsNothing(t *testing.T) {
 			r = g.post("/v1/chat/completions", strings.Replace(chatBody(stream), "oai-m", "cloud", 1), "X-Weir-Boundary", "local")
 			if e := g.end(r.id()); r.status != 503 || e.Kind != llm.None.String() {
 				t.Errorf("stream %v: %d %s", stream, r.status, r.body)
+			}
+		}
+		if n := len(g.sims["out"].Calls("")) + len(g.sims["far"].Calls("")); n != 0 {
+			t.Errorf("%d calls went out", n)
+		}
+	})
+}
+
+// A line that a proxy adds does not hide the client's own: each that says local narrows.
+func TestTheBoundaryHeaderTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := begin(t, setup{yaml: boundaryYAML, sims: map[string]sim.Script{"in": {Server: sim.LlamaCPP}, "out": {}, "far": {}}})
+		for _, lines := range [][]string{{"any", "local"}, {"local", "any"}, {"local", "local"}} {
+			req, err := http.NewRequestWithContext(t.Context(), "POST", g.url+"/v1/chat/completions", strings.NewReader(strings.Replace(chatBody(false), "oai-m", "cloud", 1)))
+			must(t, err)
+			req.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + g.key}, "X-Weir-Boundary": lines}
+			resp, err := g.client.Do(req)
+			must(t, err)
+			if r := g.read(resp); r.status != 503 {
+				t.Errorf("%q: %d %s", lines, r.status, r.body)
 			}
 		}
 		if n := len(g.sims["out"].Calls("")) + len(g.sims["far"].Calls("")); n != 0 {

@@ -137,14 +137,32 @@ func (a *App) expire(ctx context.Context) {
 	}
 }
 
+// order makes orders by hand follow each other, so that memory and store agree, and lets one that was begun come to its end
+// although who gave it has left.
+func (a *App) order(ctx context.Context) (_ context.Context, done func()) {
+	a.ordering.Lock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), orderWithin)
+	return ctx, func() {
+		cancel()
+		a.ordering.Unlock()
+	}
+}
+
+// orderWithin bounds how long an order may wait for the store.
+const orderWithin = 5 * time.Second
+
 // outPool carries out an order of the admin API.
 func (a *App) outPool(ctx context.Context, o admin.HandOrder) error {
 	out := pool.HandOut{Backend: o.Backend, Since: time.Now(), Until: o.Until, Why: o.Why, Actor: o.Actor}
+	ctx, done := a.order(ctx)
+	defer done()
 	a.graph.pools[o.Pool].TakeOut(out)
 	return a.store.PutHandOut(ctx, store.HandOut{Pool: o.Pool, Backend: o.Backend, Since: out.Since, Until: out.Until, Why: out.Why, Actor: out.Actor})
 }
 
 func (a *App) inPool(ctx context.Context, o admin.HandOrder) error {
+	ctx, done := a.order(ctx)
+	defer done()
 	a.graph.pools[o.Pool].PutIn(o.Backend, o.Actor)
 	return a.store.DeleteHandOut(ctx, o.Pool, o.Backend)
 }

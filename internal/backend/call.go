@@ -30,9 +30,10 @@ type Call struct {
 	Quoted   []byte // the same as JSON
 	Sampling []llm.Sampling
 	Limits   Limits
-	Trace    string // traceparent; empty: none
-	Fresh    bool   // on a connection that was not used before
-	Local    bool   // the request may not leave the machines you own: a backend outside refuses it
+	Trace    string      // traceparent; empty: none
+	Heard    func(Rates) // told of the limits that an answer or a refusal names; nil: nobody
+	Fresh    bool        // on a connection that was not used before
+	Local    bool        // the request may not leave the machines you own: a backend outside refuses it
 }
 
 // Answer is an upstream's answer under way. It is used by one goroutine, which must call Close exactly once.
@@ -254,6 +255,11 @@ func (b *Backend) key() (string, error) {
 func (a *Answer) open(stream bool) error {
 	r := &a.head
 	a.Status, a.Header, a.body = r.status, r.header, r.body
+	if a.call.Heard != nil {
+		if said, ok := ReadRates(r.header); ok {
+			a.call.Heard(said)
+		}
+	}
 	a.served = a.b.served(r.header)
 	packed := a.inflate()
 	if r.status < 200 || r.status > 299 {

@@ -271,11 +271,11 @@ func (m *Merges) charge(gone ...*Slots) {
 	for name, s := range m.seats {
 		to[s.slots] = m.seats[last(next, name)].slots
 		for _, model := range s.ids {
-			k := id{s.vendor, model}
+			k, owner := id{s.vendor, model}, name
 			if other, taken := index[k]; taken && other != name {
-				name = "" // two have it: an answer that names it does not say who served
+				owner = "" // two have it: an answer that names it does not say who served
 			}
-			index[k] = name
+			index[k] = owner
 		}
 	}
 	m.index.Store(&index)

@@ -202,7 +202,7 @@ func TestWhatIsEvidence(t *testing.T) {
 		"three of another pool of the vendor":   {"va", "glm-5", []string{"kimi-k3", "kimi-k3", "kimi-k3"}, "vb/kimi-k3", "va>vb"},
 		"two only":                              {"va", "glm-5", []string{"kimi-k3", "kimi-k3"}, "vb/kimi-k3", ""},
 		"its own between":                       {"va", "glm-5", []string{"kimi-k3", "kimi-k3", "glm-5", "kimi-k3", "kimi-k3"}, "vb/kimi-k3", ""},
-		"one that named none between":           {"va", "glm-5", []string{"kimi-k3", "kimi-k3", "", "kimi-k3"}, "vb/kimi-k3", ""},
+		"one that named none between":           {"va", "glm-5", []string{"kimi-k3", "kimi-k3", "", "kimi-k3"}, "vb/kimi-k3", "va>vb"},
 		"two others in turn":                    {"va", "glm-5", []string{"kimi-k3", "kimi-k3", "qwen-9", "kimi-k3", "qwen-9", "qwen-9"}, "vc/qwen-9", ""},
 		"two models of one other pool":          {"va", "glm-5", []string{"qwen-9", "qwen-9-mini", "qwen-9"}, "vc/qwen-9", "va>vc"},
 		"another id of its own":                 {"va", "glm-5", []string{"glm-4.9", "glm-4.9", "glm-4.9"}, "", ""},
@@ -542,4 +542,25 @@ func FuzzServed(f *testing.F) {
 			t.Errorf("%q: %q", named, bare)
 		}
 	})
+}
+
+// An id that two pools list says nothing, but it hides no other id of theirs.
+func TestASharedIDHidesNoOther(t *testing.T) {
+	for range 50 { // the order of a map decides
+		v := newVendors(t)
+		v.add("va", "v", 6, "shared", "glm-5")
+		v.add("vb", "v", 5, "shared", "kimi-k3")
+		if by := v.answers("va", "glm-5", "kimi-k3", "kimi-k3", "kimi-k3"); by != "vb/kimi-k3" || v.merged() != "va>vb" {
+			t.Fatalf("served by %q, merged %q", by, v.merged())
+		}
+	}
+}
+
+// Answers that name no model, such as counts, sound and images, say nothing for or against.
+func TestNamelessAnswersEndNoRow(t *testing.T) {
+	v := story(t)
+	v.answers("va", "glm-5", "kimi-k3", "kimi-k3", "", "kimi-k3")
+	if v.merged() == "" {
+		t.Error("three answers came from another pool, and one between them that names none hides it")
+	}
 }

@@ -17,6 +17,9 @@ func (l *Lease) Served(named string) (by string) {
 
 // served takes what an answer to asked named, and returns the pool and model that served it where that is another pool.
 func (s *seat) served(asked, named string) string {
+	if named == "" { // it says nothing, for or against: counts, sound, images
+		return ""
+	}
 	if s == nil {
 		return ""
 	}

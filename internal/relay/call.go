@@ -46,11 +46,6 @@ func (x *run) attempt(ctx context.Context, s *route.Step, how how) (err error) {
 	x.lost(s, ans.Lost)
 	defer ans.Close()
 	a.Status = ans.Status
-	if s.Outside {
-		if said, ok := backend.ReadRates(ans.Header); ok {
-			p.Hear(said)
-		}
-	}
 	if x.req.Op.Passes() {
 		return x.pass(ans, &lease, s, a)
 	}
@@ -79,6 +74,9 @@ func (x *run) call(p *pool.Pool, s *route.Step, a *event.Attempt, how how) *back
 		Limits: backend.Limits{
 			FirstContent: l.FirstContent.D() + prefill, Idle: l.Idle.D(), Total: l.Total.D(), Answer: l.Answer.D() + prefill,
 		},
+	}
+	if s.Outside {
+		c.Heard = p.Hear
 	}
 	if x.rec.Trace != (event.TraceID{}) {
 		a.Span = event.NewSpanID()

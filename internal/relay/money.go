@@ -38,6 +38,9 @@ const (
 // usualOut is what an answer is taken to need where the client sets no limit.
 const usualOut = 1024
 
+// mediaOut is what one image or piece of sound is taken to need, in tokens.
+const mediaOut = 8192
+
 // hold holds back what a call of the step may cost; nil where nobody keeps account.
 func (x *run) hold(s *route.Step) (Hold, *llm.Error) {
 	if x.Ledger == nil || x.req.Op == llm.Count { // counting is free
@@ -55,6 +58,9 @@ func (x *run) hold(s *route.Step) (Hold, *llm.Error) {
 		if n := x.req.Choices; n > 1 && c.Out <= (1<<62)/n {
 			c.Out *= n
 		}
+	}
+	if x.req.Op.Passes() { // sound and images: what they use is told at the end, if at all
+		c.Out = mediaOut * max(x.req.Choices, 1)
 	}
 	return x.Ledger.Hold(c)
 }
@@ -77,12 +83,16 @@ func (x *run) settle(h Hold, err error) {
 	if h == nil {
 		return
 	}
+	if purpose == forDisconnect && x.rec.Tokens.In < 0 { // nothing of an answer was seen; the prompt is what the vendor reads first
+		x.usage(llm.NoUsage, 0)
+	}
 	x.rec.Purpose = purpose
 	x.rec.Cost = h.Settle(x.rec.Tokens, purpose)
 }
 
 // usage takes what the answer said of its tokens, or Weir's own count, marked as one, for what it did not say or cannot be:
-// a prompt has a token at least, and not many more than bytes; an answer that was seen has some; no window holds millions.
+// a prompt has a token at least, an answer that was seen has some, no window holds millions. What is more than the request's
+// own bytes can be is kept, for a vendor bills files and searches of its own too, and is marked as well.
 func (x *run) usage(u llm.Usage, events int64) {
 	const (
 		hidden = 16 << 10 // tokens that a vendor or an image may add
@@ -90,8 +100,11 @@ func (x *run) usage(u llm.Usage, events int64) {
 	)
 	t := event.Tokens{In: u.In, Out: u.Out, Cached: u.Cached, Reasoning: u.Reasoning, Written: u.Written}
 	shape := &x.rec.Shape
-	if generates := x.req.Op.Generates(); t.In < 0 || generates && t.In == 0 || t.In > 2*int64(shape.Bytes)+hidden*int64(1+shape.Images) || t.In > most {
+	switch {
+	case t.In <= 0 || t.In > most:
 		t.In, t.Cached, t.Written, t.Estimated = int64(shape.TokensEst), -1, -1, true
+	case t.In > 2*int64(shape.Bytes)+hidden*int64(1+shape.Images):
+		t.Estimated = true
 	}
 	if x.req.Op.Generates() && (t.Out < 0 || t.Out == 0 && events > 0 || t.Out > most) { // a content event is about a token
 		t.Out, t.Reasoning, t.Estimated = events, -1, true

@@ -44,16 +44,19 @@ func (x *exchange) authenticate() error {
 	return x.narrow()
 }
 
-// narrow takes the client's own wish that the request stays on the machines you own.
+// narrow takes the client's own wish that the request stays on the machines you own. Of several lines, such as one that a
+// proxy adds, each that says local narrows.
 func (x *exchange) narrow() error {
-	switch v := x.r.Header.Get(boundaryHeader); v {
-	case "", "any":
-	case "local":
-		x.caller.Local = true
-	default:
-		e := llm.Errorf(llm.Invalid, "%s must be local or any, not %q", boundaryHeader, short(v))
-		e.Code = "invalid_header"
-		return e
+	for _, v := range x.r.Header[boundaryHeader] {
+		switch v {
+		case "", "any":
+		case "local":
+			x.caller.Local = true
+		default:
+			e := llm.Errorf(llm.Invalid, "%s must be local or any, not %q", boundaryHeader, short(v))
+			e.Code = "invalid_header"
+			return e
+		}
 	}
 	return nil
 }

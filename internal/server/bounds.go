@@ -51,6 +51,14 @@ func (b *Bounds) check(r *llm.Request, lower *llm.Edits) error {
 			}
 		}
 	}
+	if !lower.Empty() {
+		if err := b.think(r, lower); err != nil {
+			return err
+		}
+	}
+	if b.Choices > 0 && r.Choices > b.Choices {
+		return invalid("prompt", "this request asks for %d answers; this Weir takes %d (requests.choices in its configuration)", r.Choices, b.Choices)
+	}
 	return nil
 }
 
@@ -122,4 +130,39 @@ func elements(v []byte) (n int) {
 		})
 	}
 	return n
+}
+
+// leastThinking is the smallest budget for thinking that the Messages API takes.
+const leastThinking = 1024
+
+// think keeps the budget for thinking below a limit that was lowered: servers refuse one that is not.
+func (b *Bounds) think(r *llm.Request, lower *llm.Edits) error {
+	v := r.Value("thinking")
+	if len(v) == 0 || v[0] != '{' {
+		return nil
+	}
+	s := llm.NewScanner(v, 1<<20)
+	var at llm.Span
+	var budget int64
+	var off bool
+	_ = s.Members(func(name []byte) error { // it was scanned when it came: it cannot fail
+		member := string(name)
+		span, err := s.Value()
+		switch n, ok := llm.Int(span.Of(v)); {
+		case member == "budget_tokens" && ok:
+			at, budget = span, n
+		case member == "type":
+			off = string(span.Of(v)) == `"disabled"`
+		}
+		return err
+	})
+	switch {
+	case off || budget < b.MaxTokens:
+		return nil
+	case b.MaxTokens <= leastThinking:
+		return invalid("thinking", "this Weir lets an answer have %d tokens (requests.max_tokens in its configuration), which leaves none for thinking: leave it out", b.MaxTokens)
+	}
+	text := strconv.AppendInt(append([]byte(nil), v[:at.From]...), b.MaxTokens-1, 10)
+	lower.Set(r, "thinking", append(text, v[at.To:]...))
+	return nil
 }

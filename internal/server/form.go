@@ -17,8 +17,12 @@ const (
 	maxBoundary = 70 // RFC 2046
 )
 
-// modelPart is the part that Weir reads.
-const modelPart = "model"
+// The parts that Weir reads.
+const (
+	modelPart = "model"
+	countPart = "n"
+	maxCount  = 20 // bytes
+)
 
 // form finds the model's name in a multipart form (RFC 7578) while its bytes come in. It refuses what two readers could
 // understand in two ways: the model that Weir sees must be the one that the server sees (S17).
@@ -28,11 +32,13 @@ type form struct {
 	at    int // place in the body of the next byte to be looked at
 	parts int
 	ours  bool // the part under way is the model's
+	count bool // it is the one that says how many answers are asked for
 	begun bool // some of its bytes have been passed
 	ended bool // the last boundary has come
 
 	model string
 	where llm.Span
+	n     int64 // answers that are asked for; 0: not said
 }
 
 func newForm(boundary string) *form {
@@ -116,7 +122,7 @@ func (f *form) head(b []byte) (int, bool, error) {
 	case p.name == modelPart && (p.file || p.encoded):
 		return 0, false, badModel("model must be a plain field: no file, and not encoded")
 	}
-	f.ours, f.begun, f.step = p.name == modelPart, false, f.data
+	f.ours, f.count, f.begun, f.step = p.name == modelPart, p.name == countPart, false, f.data
 	return i + 4, true, nil
 }
 
@@ -129,14 +135,14 @@ func (f *form) data(b []byte) (int, bool, error) {
 		return 0, false, err
 	case f.ours && (i < 0 && len(b) > maxModel+len(f.mark)+4 || i > maxModel+2):
 		return 0, false, badModel("model is longer than %d bytes", maxModel)
+	case f.count && (i < 0 && len(b) > maxCount+len(f.mark)+4 || i > maxCount+2):
+		return 0, false, badCount()
 	case i >= 0 && len(b) >= i+len(f.mark)+2:
-		if f.ours {
-			if err := f.named(b[:i-2]); err != nil {
-				return 0, false, err
-			}
+		if err := f.take(b[:i-2]); err != nil {
+			return 0, false, err
 		}
 		return f.boundary(b, i)
-	case f.ours:
+	case f.ours || f.count:
 		return 0, false, nil
 	}
 	keep := len(f.mark) + 1 // a boundary but for its last byte, and the line's end before it
@@ -146,6 +152,27 @@ func (f *form) data(b []byte) (int, bool, error) {
 	n := max(len(b)-keep, 0)
 	f.begun = f.begun || n > 0
 	return n, false, nil
+}
+
+// take takes the value of a part that Weir reads.
+func (f *form) take(v []byte) error {
+	switch {
+	case f.ours:
+		return f.named(v)
+	case f.count:
+		n, ok := llm.Int(bytes.TrimSpace(v))
+		if !ok || n < 1 {
+			return badCount()
+		}
+		f.n = max(f.n, n) // of two, servers may read either
+	}
+	return nil
+}
+
+func badCount() error {
+	e := llm.Errorf(llm.Invalid, "n must be a whole number of at least 1, as a plain field")
+	e.Param = countPart
+	return e
 }
 
 // next returns where the next boundary begins, -1 where none is seen yet. It stands at the start of a line that ends with

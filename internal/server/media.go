@@ -23,8 +23,11 @@ func media(op llm.Op) func(*Server, *exchange) error {
 		if err != nil {
 			return err
 		}
+		if most := x.Bounds.Choices; most > 0 && f.n > most {
+			return above(countPart, most, "choices")
+		}
 		return x.hand(&llm.Request{
-			Op: op, Dialect: x.dialect.Name(), Path: x.r.URL.Path, Model: f.model, Choices: 1, Shape: llm.Shape{Bytes: up.size},
+			Op: op, Dialect: x.dialect.Name(), Path: x.r.URL.Path, Model: f.model, Choices: max(f.n, 1), Shape: llm.Shape{Bytes: up.size},
 			Form: &llm.Form{From: up, Size: up.size, Type: f.kind, Model: f.where},
 		})
 	}

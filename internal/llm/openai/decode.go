@@ -37,6 +37,9 @@ func (Dialect) Decode(op llm.Op, body []byte, maxDepth int) (*llm.Request, error
 		return nil, err
 	}
 	r := d.r
+	if d.prompts > 1 {
+		r.Choices = min(r.Choices, 1<<31) * d.prompts
+	}
 	if op == llm.Chat {
 		r.Speaks = Dialect{}
 	}
@@ -64,6 +67,8 @@ type decoder struct {
 	names llm.Names
 	path  string // where the scan stands, for the error
 	text  int    // bytes that become prompt tokens
+
+	prompts int64 // each of which is answered
 }
 
 func (d *decoder) explain(err error) error { return llm.Unreadable(err, d.path) }
@@ -165,6 +170,9 @@ func (d *decoder) scalar(name, v []byte) error {
 		d.r.Whole = d.r.Whole || !null
 	case "prompt", "input", "query", "documents":
 		d.text += len(v)
+		if string(name) == "prompt" {
+			d.prompts = prompts(v)
+		}
 	case "messages":
 		d.text += len(v)
 	case "api_base", "base_url", "api_key", "extra_headers":
@@ -175,6 +183,22 @@ func (d *decoder) scalar(name, v []byte) error {
 		}
 	}
 	return nil
+}
+
+// prompts counts the prompts of a list: of texts, or of lists of tokens. One list of tokens is one prompt.
+func prompts(v []byte) (n int64) {
+	s := llm.NewScanner(v, 1<<20) // it was scanned before
+	if s.Peek() != '[' {
+		return 1
+	}
+	_ = s.Elements(func(int) error {
+		if c := s.Peek(); c == '"' || c == '[' {
+			n++
+		}
+		_, err := s.Value()
+		return err
+	})
+	return max(n, 1)
 }
 
 func (d *decoder) number(name, v []byte, null bool) error {
