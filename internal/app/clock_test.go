@@ -26,7 +26,7 @@ var wallTimes = map[string]string{
 	"backend.retryAfter": "a Retry-After that is a date is a time on the wall",
 	"backend.resetIn":    "a reset that is a date is a time on the wall; it is shown and no more",
 	"pool.PutIn":         "a date for people",
-	"pool.detail":        "a date for people",
+	"pool.reason":        "a date for people",
 	"server.rates":       "a reset is a date for clients of Messages",
 	"key.Rotate":         "the end of the overlap is a date, kept in the store",
 	"key.describe":       "dates for people",

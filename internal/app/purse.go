@@ -24,6 +24,9 @@ func (purse) Describe(ch chan<- *prometheus.Desc) {
 func (p purse) Collect(ch chan<- prometheus.Metric) {
 	const dollar = 1e9
 	for _, t := range p.app.book.All() {
+		if t.Scope == spend.Key && t.Day.Ceiling <= 0 && t.Month.Ceiling <= 0 {
+			continue // keys are many, and who has no ceiling needs no series
+		}
 		for period, s := range map[string]spend.Sum{spend.Day: t.Day, spend.Month: t.Month} {
 			ch <- prometheus.MustNewConstMetric(spentGauge, prometheus.GaugeValue, float64(s.Spent)/dollar, t.Scope, t.Name, period)
 			if s.Ceiling > 0 {
