@@ -137,12 +137,18 @@ func TestADayCostsWhatTheRefereeSays(t *testing.T) {
 					model = "dark-1"
 				}
 				must(t, g.sims[at].Set(model, sim.Behaviour{Usage: m.usage(at)}))
+				if server == "chat" { // the floor answers too while the breaker has taken the vendor out
+					must(t, g.sims["floor"].Set("m", sim.Behaviour{Usage: m.usage("floor")}))
+				}
 				client := []*api{chatAPI, messagesAPI, responsesAPI}[rng.IntN(3)]
 				r, got := g.talk(client, client.ask(server, rng.IntN(2) == 0))
 				if got.failure != nil {
 					t.Fatalf("%s to %s: %+v", client.name, server, got.failure)
 				}
 				e := g.end(r.id())
+				if at = *e.Pool; at != server && (server != "chat" || at != "floor") {
+					t.Fatalf("%s was answered by %s", server, at)
+				}
 				want, known := m.nanos(at)
 				cost, has := nano(t, e.Raw)
 				if has != known || known && cost.Cmp(want) != 0 {
