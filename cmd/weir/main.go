@@ -35,6 +35,7 @@ type CLI struct {
 	Keys   Keys   `cmd:"" help:"Make, list, revoke and rotate the keys that clients call with."`
 	Events Events `cmd:"" help:"Show what was recorded: requests, reroutes, health, audit."`
 	Usage  Usage  `cmd:"" help:"Sum up what was used and what it cost, by key, tag, session, model and more."`
+	Report Report `cmd:"" help:"Sum up a period: failures, latency, cost, outages; as text, JSON or a page with plots."`
 	Status Status `cmd:"" help:"Tell how the running Weir stands: pools, slots, queues."`
 	Pools  Pools  `cmd:"" help:"Tell how each pool stands: cap, calls, queue, health, rates."`
 	Pool   Pool   `cmd:"" help:"Take a pool or a backend out by hand, or put it back."`

@@ -38,12 +38,15 @@ func (s *Store) Run(ctx context.Context) {
 
 // Prune does what Run does every minute, at once.
 func (s *Store) Prune(ctx context.Context, now time.Time) error {
-	for _, table := range []string{"requests", "facts"} {
+	for _, table := range []string{"requests", "facts", "alerts"} {
 		if err := s.pruneOlder(ctx, table, now.Add(-s.opts.Keep)); err != nil {
 			return err
 		}
 	}
 	if err := s.pruneResponses(ctx, now); err != nil {
+		return err
+	}
+	if err := s.pruneDeliveries(ctx); err != nil {
 		return err
 	}
 	return s.pruneSize(ctx)
